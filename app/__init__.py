@@ -1,0 +1,1 @@
+"""What callers and operators see: the graph, the settings, HTTP and the command line."""

@@ -1,0 +1,1 @@
+"""What runs inside the replicas: decoding, the model parts, and the pipeline between them."""

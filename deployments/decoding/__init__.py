@@ -1,0 +1,1 @@
+"""The isolated decode: a supervisor, its child processes, and what happens inside one."""
