@@ -3,7 +3,7 @@
 Leaf: everything here is a frozen value, and this module imports nothing of ours.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -168,4 +168,3 @@ class VideoFacts:
     info: VideoInfo
     start_seconds: float
     end_seconds: float  # of what was analysed
-    extra: dict[str, Any] = field(default_factory=dict)
