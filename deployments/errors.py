@@ -22,6 +22,7 @@ ReelserveError
 │   ├── DecodeHung             decode_hung_elsewhere  a child that should work made no progress
 │   ├── DecodeCrashed          decode_crashed         a child died
 │   └── DecoderUnavailable     decoder_unavailable    no replica, a frozen replica, or a dead one
+├── StorageFull                storage_full           507, no room in the media directory
 ├── PartUnavailable            part_unavailable       503, a model part did not answer in time
 ├── DeadlineExceeded           deadline_exceeded      504, the request's own deadline
 └── Overloaded                 overloaded             503 with Retry-After
@@ -132,6 +133,10 @@ class DecodeCrashed(DecoderError):
 
 class DecoderUnavailable(DecoderError):
     code, reason = "decoder_unavailable", "unavailable"
+
+
+class StorageFull(ReelserveError):
+    status, code = 507, "storage_full"
 
 
 class PartUnavailable(ReelserveError):
