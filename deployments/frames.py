@@ -141,13 +141,14 @@ class DecodeRequest:
     """One pass over a source.
 
     `first_clips[part]` is the index of the first clip of that part that is still wanted.
-    `credits` is how many clips may be made before the first grant.
+    `credits` clips may be made before the first grant, and never more than `slots` be on their way.
     """
 
     source: Source
     specs: dict[str, ClipSpec]
     first_clips: dict[str, int]
     credits: int
+    slots: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,210 @@
+"""From a file to its pictures in order, whatever the encoding. The one interface to a backend."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import av
+import numpy as np
+
+from deployments.decoding.pixels import SoftwarePixels, orientation, shown_size
+from deployments.decoding.sniffing import refusal
+from deployments.errors import NoFrames, NoVideoStream, StillImage, UnreadableVideo
+from deployments.frames import ClipSpec, VideoInfo
+
+# What a container may be. Playlists, manifests, image sequences, devices and text open other files
+# or the network; audio containers are here only to be refused by name.
+FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,h264,hevc,vvc,m4v,flv,asf,"
+    "ogg,ivf,obu,gif,apng,mjpeg,yuv4mpegpipe,dv,mxf,mp3,wav,flac,aac"
+)
+_COVER_ART = 1024  # AV_DISPOSITION_ATTACHED_PIC
+_IMAGE_TILE = 524288  # AV_DISPOSITION_DEPENDENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A decoded frame in presentation order; `rgb` converts it when a part wants it."""
+
+    pts_seconds: float  # from the first frame of the video
+    duration_seconds: float
+    rgb: Callable[[ClipSpec], np.ndarray]
+
+
+class Reader(Protocol):
+    """A decoding backend. `beat` is to be called for every packet and every frame."""
+
+    info: VideoInfo
+    warnings: list[str]
+
+    def __init__(self, path: str, *, beat: Callable[[], None]) -> None:
+        """Open and look at the first frame. Raises VideoError."""
+
+    def pictures(self) -> Iterator[Picture]:
+        """Every frame once, in presentation order."""
+
+    def close(self) -> None: ...
+
+
+class SoftwareReader:
+    """libav on the CPU."""
+
+    def __init__(self, path: str, *, beat: Callable[[], None]) -> None:
+        self._beat = beat
+        self._bad_packets = 0
+        self.warnings: list[str] = []
+        self._container = _open(path)
+        try:
+            self._stream = _video_stream(self._container)
+            # Frame threads lose frames of a damaged file that slice threads still give.
+            self._stream.thread_type = "SLICE"
+            self._frames = self._decode()
+            self._first = self._first_frame()
+            sar = self._stream.sample_aspect_ratio
+            self._pixels = SoftwarePixels(sar)
+            self.info = _info(self._container, self._stream, self._first, sar)
+        except BaseException:
+            self._container.close()
+            raise
+
+    def pictures(self) -> Iterator[Picture]:
+        clock = _Clock(self._first, self._stream)
+        yield self._picture(self._first, clock)
+        for frame in self._frames:
+            yield self._picture(frame, clock)
+        self._warn_of_damage(clock)
+
+    def close(self) -> None:
+        self._container.close()
+
+    def _first_frame(self) -> av.VideoFrame:
+        first = next(self._frames, None)
+        if first is None:
+            raise NoFrames("The file has a video stream, but not one frame of it decodes.")
+        return first
+
+    def _decode(self) -> Iterator[av.VideoFrame]:
+        """Packet by packet: after a damaged one the next may be whole."""
+        packets = self._container.demux(self._stream)
+        while True:
+            self._beat()
+            try:
+                packet = next(packets)
+            except StopIteration:
+                return
+            except av.error.FFmpegError as error:
+                self.warnings.append(f"The file cannot be read any further: {error.strerror}.")
+                return
+            for frame in self._decode_packet(packet):
+                self._beat()
+                yield frame
+
+    def _decode_packet(self, packet: av.Packet) -> list[av.VideoFrame]:
+        try:
+            return packet.decode()
+        except EOFError:  # a second flush
+            return []
+        except av.error.FFmpegError:
+            self._bad_packets += 1
+            return []
+
+    def _picture(self, frame: av.VideoFrame, clock: "_Clock") -> Picture:
+        pts_seconds, duration_seconds = clock.read(frame)
+        return Picture(
+            pts_seconds=pts_seconds,
+            duration_seconds=duration_seconds,
+            rgb=lambda spec: self._pixels.rgb(frame, spec),
+        )
+
+    def _warn_of_damage(self, clock: "_Clock") -> None:
+        if self._bad_packets:
+            self.warnings.append(f"{self._bad_packets} damaged packets could not be decoded.")
+        promised_seconds = self.info.duration_seconds_from_header
+        if promised_seconds and clock.end_seconds < 0.98 * promised_seconds - 0.5:
+            self.warnings.append(
+                f"The header promises {promised_seconds:.2f} s, "
+                f"but the video breaks off at {clock.end_seconds:.2f} s."
+            )
+
+
+class _Clock:
+    """Times of frames, counted from the first one; missing and backward ones are repaired."""
+
+    def __init__(self, first: av.VideoFrame, stream: av.VideoStream) -> None:
+        self._tick_seconds = Fraction(stream.time_base or Fraction(1, 1000))
+        self._origin = first.pts or 0
+        rate = stream.average_rate or stream.guessed_rate or Fraction(25)
+        self._usual_step = max(1, round(1 / (rate * self._tick_seconds)))
+        self._last: int | None = None
+        self._end = 0
+
+    def read(self, frame: av.VideoFrame) -> tuple[float, float]:
+        """(pts_seconds, duration_seconds)."""
+        ticks = self._end if frame.pts is None else frame.pts - self._origin
+        if self._last is not None and ticks <= self._last:
+            ticks = self._last + 1
+        duration = frame.duration or self._usual_step
+        self._last, self._end = ticks, ticks + duration
+        return self._seconds(ticks), self._seconds(duration)
+
+    @property
+    def end_seconds(self) -> float:
+        return self._seconds(self._end)
+
+    def _seconds(self, ticks: int) -> float:
+        return float(ticks * self._tick_seconds)
+
+
+def _open(path: str) -> av.container.InputContainer:
+    options = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
+    try:
+        # The prefix keeps libav from reading a protocol out of the file's name.
+        return av.open(f"file:{path}", options=options)
+    except (av.error.FFmpegError, EOFError) as error:
+        raise refusal(path) from error
+
+
+def _video_stream(container: av.container.InputContainer) -> av.VideoStream:
+    if container.metadata.get("major_brand") in ("heic", "heix", "mif1", "avif"):
+        raise StillImage("The file is a still image, not a video.")
+    real = [s for s in container.streams.video if not s.disposition & (_COVER_ART | _IMAGE_TILE)]
+    if not real:
+        found = "cover art" if container.streams.video else "no picture at all"
+        raise NoVideoStream(f"The file has no video stream: {found}, {_sound(container)}.")
+    best = container.streams.best("video")
+    stream = best if best in real else real[0]
+    if stream.codec_context is None:
+        raise UnreadableVideo("The video stream is in a codec that is not known here.")
+    return stream
+
+
+def _sound(container: av.container.InputContainer) -> str:
+    return "only sound" if container.streams.audio else "and no sound"
+
+
+def _info(
+    container: av.container.InputContainer,
+    stream: av.VideoStream,
+    first: av.VideoFrame,
+    sar: Fraction | None,
+) -> VideoInfo:
+    turned = orientation(first)
+    height, width = shown_size(first.width, first.height, sar, turned)
+    if stream.duration and stream.time_base:
+        duration_seconds = float(stream.duration * stream.time_base)
+    else:
+        duration_seconds = container.duration / av.time_base if container.duration else None
+    return VideoInfo(
+        container=container.format.name,
+        codec=stream.codec_context.name,
+        width=width,
+        height=height,
+        coded_width=first.width,
+        coded_height=first.height,
+        rotation_degrees=turned.rotation_degrees,
+        pixel_format=first.format.name,
+        average_fps=float(stream.average_rate) if stream.average_rate else None,
+        duration_seconds_from_header=duration_seconds,
+        start_seconds_from_header=float((first.pts or 0) * (stream.time_base or 0)),
+    )
