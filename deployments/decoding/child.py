@@ -156,7 +156,7 @@ class Link:
         length = job.num_slots * job.slot_bytes
         memory = mmap.mmap(self._memory_fd, length, offset=PAGE_BYTES)
         self._slots = np.frombuffer(memory, np.uint8).reshape(job.num_slots, job.slot_bytes)
-        self._free = list(job.free_slots)
+        self._free = list(range(job.num_credits))
 
     def _receive(self) -> protocol.Message | None:
         line = self._lines.readline()

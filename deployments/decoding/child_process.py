@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -40,6 +41,7 @@ class ChildProcess:
         self._pulse = Pulse(memory_fd)
         self._stall_seconds = stall_seconds
         self._slots = np.empty((0, 0), np.uint8)
+        self._withheld: deque[int] = deque()  # slots that may be filled again for a credit
         self.is_idle = False
 
     @classmethod
@@ -100,9 +102,15 @@ class ChildProcess:
                     self._end_job()
                     raise VIDEO_ERRORS.get(code, VideoError)(sentence)
 
-    def free_slot(self, slot: int) -> None:
-        """Let the child fill this slot (again)."""
-        self._send(protocol.FreeSlot(slot=slot))
+    def grant(self, num_credits: int) -> None:
+        """Let the child make this many clips more."""
+        for _ in range(min(num_credits, len(self._withheld))):
+            self._send(protocol.FreeSlot(slot=self._withheld.popleft()))
+
+    def hang_up(self) -> None:
+        """Nobody wants the rest of the job."""
+        if not self.is_idle:
+            self.kill()
 
     def kill(self) -> None:
         if self.is_alive:
@@ -163,7 +171,9 @@ class ChildProcess:
         spec = job.specs[message.header.part]
         shape = (spec.length, *spec.size, 3)
         pixels = self._slots[message.slot, : spec.clip_bytes].reshape(shape)
-        return Clip(header=message.header, frames=pixels.copy())
+        clip = Clip(header=message.header, frames=pixels.copy())
+        self._withheld.append(message.slot)
+        return clip
 
     def _send(self, message: protocol.Message) -> None:
         self._writer.write(protocol.dump(message))
@@ -173,6 +183,7 @@ class ChildProcess:
         os.ftruncate(self._memory_fd, PAGE_BYTES + length)
         memory = mmap.mmap(self._memory_fd, length, offset=PAGE_BYTES)
         self._slots = np.frombuffer(memory, np.uint8).reshape(job.num_slots, job.slot_bytes)
+        self._withheld = deque(range(job.num_credits, job.num_slots))
 
     def _end_job(self) -> None:
         self._slots = np.empty((0, 0), np.uint8)

@@ -86,9 +86,7 @@ class ClipCutter:
             )
         until_seconds = min(frame.until_seconds, self._end_seconds)
         return (
-            num_samples_until(
-                until_seconds, start_seconds=self._start_seconds, fps=self._spec.fps
-            )
+            num_samples_until(until_seconds, start_seconds=self._start_seconds, fps=self._spec.fps)
             - self._seen
         )
 

@@ -58,7 +58,9 @@ class Orientation:
         return rgb[:: -1 if self.flip_y else 1, :: -1 if self.flip_x else 1]
 
 
-def shown_size(width: int, height: int, sar: Fraction | None, turned: Orientation) -> tuple[int, int]:
+def shown_size(
+    width: int, height: int, sar: Fraction | None, turned: Orientation
+) -> tuple[int, int]:
     """(height, width) with square pixels, upright. A sample aspect ratio beyond 4:1 is a mistake."""
     if sar and Fraction(1, 4) <= sar <= 4:
         width = max(1, round(width * sar))

@@ -28,13 +28,14 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Supervisor: decode this. `free_slots` may be filled at once, others after a FreeSlot."""
+    """Supervisor: decode this. The first `num_credits` slots may be filled at once, any other
+    only after a FreeSlot."""
 
     source: Source
     specs: dict[str, ClipSpec]
     first_clips: dict[str, int]
     num_slots: int
-    free_slots: tuple[int, ...]
+    num_credits: int
 
     @property
     def slot_bytes(self) -> int:
@@ -47,7 +48,7 @@ class Job:
             specs=request.specs,
             first_clips=request.first_clips,
             num_slots=request.slots,
-            free_slots=tuple(range(request.credits)),
+            num_credits=request.credits,
         )
 
 

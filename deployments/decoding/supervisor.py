@@ -1,12 +1,12 @@
 """Keeps decode children: warm ones ready, hung ones killed, dead ones replaced.
 
-        lease()                        the conversation ends well
-    idle ------> working, waiting_for_slot ------> idle
-                     |
-                     |  counter stands still for stall_seconds while working: DecodeHung
-                     |  socket ends, or says what is no message:                DecodeCrashed
-                     v
-                  SIGKILL, and a fresh child takes its place
+    lease()                        the conversation ends well
+idle ------> working, waiting_for_slot ------> idle
+                 |
+                 |  counter stands still for stall_seconds while working: DecodeHung
+                 |  socket ends, or says what is no message:                DecodeCrashed
+                 v
+              SIGKILL, and a fresh child takes its place
 """
 
 import asyncio

@@ -1,0 +1,85 @@
+r"""The graph, and the only place that binds deployments.
+
+                      +-----------+   clips    +---------+
+                 +--->|  Decoder  |----------->|  PartA  |---+
+    HTTP         |    +-----------+      \ /   +---------+   |
+    ---> Ingress +     when it can't      X                  +---> Ingress ---> answer
+                 |    +------------+     / \   +---------+   |
+                 +--->| CpuDecoder |---------->|  PartB  |---+
+                      +------------+           +---------+
+
+Ingress asks a decoder for clips and hands each, as a reference, to its part; pixels never pass
+through Ingress. How many replicas each has stands in serve_config.yaml under `deployments`.
+"""
+
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve import Application
+
+from app.api import Ingress
+from app.settings import Decoding, PartSettings, Settings
+from cluster.machine import Device, resolve_device
+from deployments.decoder import Decoder
+from deployments.model_part import ModelPart
+
+
+def build(settings: Settings) -> Application:
+    """What `import_path: app.graph:build` in serve_config.yaml names; `settings` are its `args`."""
+    device = resolve_device(settings.device, num_gpus=ray.cluster_resources().get("GPU", 0))
+    return _deployment(Ingress, "Ingress", settings, "cpu").bind(
+        settings,
+        decoder=_decoder("Decoder", settings.decoder, settings, device),
+        cpu_decoder=_decoder("CpuDecoder", settings.cpu_decoder, settings, "cpu"),
+        part_a=_part("PartA", "part_a", settings.part_a, settings, device),
+        part_b=_part("PartB", "part_b", settings.part_b, settings, device),
+    )
+
+
+def _decoder(name: str, decoding: Decoding, settings: Settings, device: Device) -> Application:
+    return _deployment(Decoder, name, settings, device).bind(
+        reader=decoding.reader,
+        children=decoding.children,
+        warm_children=decoding.warm_children,
+        stall_seconds=settings.stall_seconds,
+        backend=device,
+    )
+
+
+def _part(
+    name: str, key: str, part: PartSettings, settings: Settings, device: Device
+) -> Application:
+    return _deployment(ModelPart, name, settings, device).bind(
+        name=key,
+        model=part.model,
+        options=part.options,
+        checkpoint=part.checkpoint,
+        max_batch=part.max_batch,
+        threads=part.threads,
+        device=device,
+    )
+
+
+def _deployment(cls: type, name: str, settings: Settings, device: Device) -> serve.Deployment:
+    return serve.deployment(
+        cls, name=name, ray_actor_options=_actor_options(name, settings, device)
+    )
+
+
+def _actor_options(name: str, settings: Settings, device: Device) -> dict[str, Any]:
+    """CPU shares are bookkeeping; a replica without a GPU share is kept from seeing GPUs."""
+    key = _SHARE[name]
+    options: dict[str, Any] = {"num_cpus": getattr(settings.cpu, key)}
+    if device == "cuda":
+        return options | {"num_gpus": getattr(settings.gpu, key)}
+    return options | {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}}
+
+
+_SHARE = {
+    "Ingress": "ingress",
+    "Decoder": "decoder",
+    "CpuDecoder": "cpu_decoder",
+    "PartA": "part_a",
+    "PartB": "part_b",
+}
