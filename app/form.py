@@ -129,7 +129,7 @@ class Form:
 
 
 def _parser(boundary: bytes, form: Form) -> MultipartParser:
-    callbacks: "MultipartCallbacks" = {
+    callbacks: MultipartCallbacks = {
         "on_part_begin": form.begin_part,
         "on_header_field": form.add_field_name,
         "on_header_value": form.add_header,

@@ -33,8 +33,14 @@ def install(app: FastAPI) -> None:
 
 
 def problem(error: BaseException) -> dict[str, Any]:
-    """What a caller may know of `error`, in an answer or as the last event of a stream."""
-    known = _ours(error) or BASE
+    """What a caller may know of `error`, in an answer or as the last event of a stream.
+
+    An unexpected one is logged here, with its traceback: the caller reads only that there was one.
+    """
+    known = _ours(error)
+    if known is None:
+        logger.error("Unexpected error in a request", exc_info=error)
+        known = BASE
     return _members(known.status, known.code, str(known) or UNEXPECTED)
 
 
@@ -89,11 +95,9 @@ def _response(
 
 
 async def _on_error(request: Request, error: Exception) -> ProblemResponse:
-    known = _ours(error)
-    if known is None:
-        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    wait = {"Retry-After": str(RETRY_AFTER_SECONDS)} if isinstance(known, Overloaded) else None
-    return _response(request, problem(error), wait)
+    is_busy = isinstance(_ours(error), Overloaded)
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if is_busy else None
+    return _response(request, problem(error), headers)
 
 
 async def _on_invalid(request: Request, error: Exception) -> ProblemResponse:

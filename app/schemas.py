@@ -132,12 +132,20 @@ class ErrorEvent(BaseModel):
     problem: Problem
 
 
+class DeploymentStatus(BaseModel):
+    """One deployment, as Serve sees it and as its replicas see themselves."""
+
+    status: str = Field(examples=["HEALTHY"])
+    replicas: dict[str, int] = Field(description="State -> how many.", examples=[{"RUNNING": 2}])
+    said: list[dict[str, Any]] = Field(description="A replica each; empty if none answered.")
+
+
 class Status(BaseModel):
     """The answer to GET /v1/status."""
 
-    ready: bool
-    device: str
-    deployments: dict[str, dict[str, Any]] = Field(description="By name: what each says of itself.")
+    requests_running: int = Field(description="By the replica that answers.")
+    fallbacks: dict[str, int] = Field(description="Reason -> how often CpuDecoder took over.")
+    deployments: dict[str, DeploymentStatus]
 
 
 ANALYZE_BODY: dict[str, Any] = {

@@ -71,7 +71,7 @@ async def test_an_unexpected_error_says_nothing_and_is_logged(error, caplog):
     assert_problem(answer, 500, "internal_error")
     assert "secret" not in answer.text
     assert "Traceback" in caplog.text
-    assert "GET / failed" in caplog.text
+    assert "Unexpected error in a request" in caplog.text
 
 
 async def test_a_query_that_does_not_validate_is_an_invalid_request():
