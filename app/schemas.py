@@ -67,6 +67,7 @@ class PartTiming(BaseModel):
     queue_seconds: float
     forward_seconds: float
     clips: int
+    batch_sizes: dict[int, int] = Field(description="Size of a batch -> clips that ran in one.")
     summarise_seconds: float
 
 
@@ -115,7 +116,7 @@ class ProgressEvent(BaseModel):
     event: Literal["progress"] = "progress"
     pts_seconds: float
     duration_seconds: float | None
-    clips: dict[str, int] = Field(description="Part -> clips done.")
+    clips_done: dict[str, int] = Field(description="By part.")
 
 
 class ResultEvent(BaseModel):
