@@ -30,6 +30,39 @@ api = FastAPI(
 problems.install(api)
 
 
+# Above the class: serve.ingress pickles the routes, with the names they use, as it decorates.
+
+
+async def _result(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any]:
+    async for event in events:
+        last = event
+    return last["result"]
+
+
+async def _ndjson(
+    first: dict[str, Any], events: AsyncIterator[dict[str, Any]]
+) -> AsyncIterator[bytes]:
+    yield _line(first)
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield _line(event)
+    except Exception as error:  # the status line is out: the error is the last line
+        yield _line({"event": "error", "problem": problems.problem(error)})
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+
+
+async def _said(handle: DeploymentHandle) -> list[dict[str, Any]]:
+    """What each replica says of itself; nothing where they don't answer."""
+    try:
+        return await handle.broadcast("status").results_async(timeout_s=_READY_SECONDS)
+    except Exception:
+        return []
+
+
 @serve.ingress(api)
 class Ingress:
     """Takes videos in, runs them through the pipeline, and answers."""
@@ -138,33 +171,3 @@ class Ingress:
                 await asyncio.wait({analysis})
             result["timing"]["intake_seconds"] = round(intake_seconds, 4)
             yield {"event": "result", "result": result}
-
-
-async def _result(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any]:
-    async for event in events:
-        last = event
-    return last["result"]
-
-
-async def _ndjson(
-    first: dict[str, Any], events: AsyncIterator[dict[str, Any]]
-) -> AsyncIterator[bytes]:
-    yield _line(first)
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield _line(event)
-    except Exception as error:  # the status line is out: the error is the last line
-        yield _line({"event": "error", "problem": problems.problem(error)})
-
-
-def _line(event: dict[str, Any]) -> bytes:
-    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
-
-
-async def _said(handle: DeploymentHandle) -> list[dict[str, Any]]:
-    """What each replica says of itself; nothing where they don't answer."""
-    try:
-        return await handle.broadcast("status").results_async(timeout_s=_READY_SECONDS)
-    except Exception:
-        return []

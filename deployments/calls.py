@@ -82,9 +82,7 @@ async def decode(
     except RayTaskError as error:
         raise _cause(error) from None
     except (*LOST, TimeoutError, StopAsyncIteration) as error:
-        raise DecoderUnavailable(
-            f"A decoder replica fell silent: {error or 'no answer'}"
-        ) from error
+        raise DecoderUnavailable(f"A decoder replica is gone or silent: {error!r}") from error
     finally:
         response.cancel()
 

@@ -3,22 +3,22 @@
 ReelserveError
 ├── VideoError                 the video is at fault: 4xx, never retried, no decoder is blamed
 │   ├── NotAVideo              not_a_video            no container that we know
-│   ├── UnreadableVideo        unreadable_video       a container without its index, or cut off in it
+│   ├── UnreadableVideo        unreadable_video       a container without its index
 │   ├── StillImage             still_image
 │   ├── NoVideoStream          no_video               audio only, cover art only, no tracks
 │   ├── NoFrames               no_frames              a video stream from which no frame decodes
 │   ├── RangeOutsideVideo      range_outside_video    start_seconds lies at or after the end
-│   └── VideoHangsDecoders     decode_hung            two different children stalled at the same place
+│   └── VideoHangsDecoders     decode_hung            different children stalled at the same place
 ├── RequestError               the request is at fault: 4xx
 │   ├── EmptyBody              empty_body
-│   ├── InvalidRequest         invalid_request        JSON that does not parse, unknown or bad values
+│   ├── InvalidRequest         invalid_request        unknown or bad values, JSON that is none
 │   ├── AmbiguousSource        ambiguous_source       both a file and a path
 │   ├── MissingSource          missing_source         neither
 │   ├── TooLarge               too_large
 │   ├── PathNotAllowed         path_not_allowed       outside the media roots, or through a link out
 │   ├── FileNotFound           file_not_found
 │   └── UnsupportedBody        unsupported_body       a content type that we don't read
-├── DecoderError               the decoder is at fault: continued elsewhere, seen by a caller only as 503
+├── DecoderError               the decoder is at fault: always continued elsewhere
 │   ├── DecodeHung             decode_hung_elsewhere  a child that should work made no progress
 │   ├── DecodeCrashed          decode_crashed         a child died
 │   └── DecoderUnavailable     decoder_unavailable    no replica, a frozen replica, or a dead one

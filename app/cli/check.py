@@ -101,11 +101,10 @@ def _line(lines: dict[Place, int], place: Place) -> int:
 
 
 def _num_settings(value: Any) -> int:
-    if isinstance(value, dict):
-        return sum(_num_settings(child) for child in value.values())
-    if isinstance(value, list):
-        return sum(_num_settings(child) for child in value)
-    return 1
+    """Leaves; an empty mapping or list is one."""
+    if not value or not isinstance(value, dict | list):
+        return 1
+    return sum(map(_num_settings, value.values() if isinstance(value, dict) else value))
 
 
 def _where_yaml_breaks(file: Path, error: yaml.YAMLError) -> str:

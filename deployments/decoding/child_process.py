@@ -51,7 +51,7 @@ class ChildProcess:
         os.ftruncate(memory_fd, PAGE_BYTES)
         ours, theirs = socket.socketpair()
         # From the event loop's thread: the child's PDEATHSIG fires when that thread ends.
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220
             [*_COMMAND, str(theirs.fileno()), str(memory_fd), reader],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -117,7 +117,7 @@ class ChildProcess:
             self._process.send_signal(signal.SIGKILL)
 
     async def stop(self) -> bool:
-        """Hang up, kill, reap. False if it could not be reaped: a process in D state outlives it."""
+        """Hang up, kill, reap. False if it could not be reaped: D state outlives SIGKILL."""
         self._writer.close()
         self.kill()
         deadline = time.monotonic() + _REAP_SECONDS

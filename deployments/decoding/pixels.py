@@ -1,4 +1,4 @@
-"""From a decoded frame to the RGB that a part asked for: right matrix, square pixels, upright, sized.
+"""From a decoded frame to the RGB that a part asked for: right matrix, square, upright, sized.
 
 The software way is one swscale call a size. Rotation and mirroring follow on the small picture,
 where they cost nothing; scaling a frame and turning it commute.
@@ -61,7 +61,7 @@ class Orientation:
 def shown_size(
     width: int, height: int, sar: Fraction | None, turned: Orientation
 ) -> tuple[int, int]:
-    """(height, width) with square pixels, upright. A sample aspect ratio beyond 4:1 is a mistake."""
+    """(height, width) with square pixels, upright. An aspect ratio beyond 4:1 is a mistake."""
     if sar and Fraction(1, 4) <= sar <= 4:
         width = max(1, round(width * sar))
     return (width, height) if turned.transpose else (height, width)
