@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.cli.check import DEPLOYMENTS, problems
 
 GOOD = """
 http_options:
@@ -42,6 +44,14 @@ def check(tmp_path: Path, text: str) -> tuple[int, str]:
 
 def test_a_good_file_gets_one_line(tmp_path: Path) -> None:
     assert check(tmp_path, GOOD) == (0, "FILE: 18 settings, no problem\n")
+
+
+def test_our_own_file_is_good_and_has_every_deployment() -> None:
+    file = Path(__file__).parents[3] / "serve_config.yaml"
+    document = yaml.safe_load(file.read_text())
+    assert problems(document) == []
+    named = [deployment["name"] for deployment in document["applications"][0]["deployments"]]
+    assert tuple(named) == DEPLOYMENTS
 
 
 @pytest.mark.parametrize(
