@@ -49,7 +49,7 @@ def _stripes(t: float) -> Array:
 
 def _ball(t: float) -> Array:
     ball = np.hypot(X - (160 + 80 * t), Y - 180) < 90
-    return _mix(ball * 1.0, dark=(30, 90, 185), light=(250, 220, 60))
+    return _mix(ball, dark=(30, 90, 185), light=(250, 220, 60))
 
 
 def _board(t: float) -> Array:
@@ -60,7 +60,7 @@ def _board(t: float) -> Array:
 def _hills(t: float) -> Array:
     along = X + 40 * t
     horizon = 220 + 50 * np.sin(along / 90) + 15 * np.sin(along / 23)
-    return _mix((horizon < Y) * 1.0, dark=(150, 180, 240), light=(30, 110, 40))
+    return _mix(horizon < Y, dark=(150, 180, 240), light=(30, 110, 40))
 
 
 def _rings(t: float) -> Array:
@@ -70,7 +70,8 @@ def _rings(t: float) -> Array:
 
 def _mix(share: Array, *, dark: tuple[int, int, int], light: tuple[int, int, int]) -> Array:
     """(H, W) shares of `light` over `dark` -> RGB (H, W, 3)."""
-    return (1 - share[..., None]) * np.array(dark) + share[..., None] * np.array(light)
+    part = share[..., None].astype(np.float32)
+    return part * np.array(light, np.float32) + (1 - part) * np.array(dark, np.float32)
 
 
 # Differing in colour, shape and motion, and slow within: TransNetV2 sees every cut and no other.
