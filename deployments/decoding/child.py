@@ -21,9 +21,9 @@ from importlib import import_module
 import numpy as np
 
 from deployments.decoding import protocol
-from deployments.decoding.clipping import ClipCutter, ShownFrame
+from deployments.decoding.clipping import ClipCutter, ShownFrame, shown
 from deployments.decoding.protocol import PAGE_BYTES, Job, Pulse
-from deployments.decoding.reader import Picture, Reader
+from deployments.decoding.reader import Reader
 from deployments.errors import RangeOutsideVideo, VideoError
 from deployments.frames import ClipHeader, DecodeReport
 
@@ -51,7 +51,7 @@ def decode(job: Job, make_reader: Callable[..., Reader], link: "Link") -> Decode
         link.send(protocol.Opened(info=reader.info))
         cutters = _cutters(job)
         last = None
-        for last in _shown(reader.pictures(), job):
+        for last in shown(reader.pictures(), end_seconds=job.source.end_seconds):
             link.pulse.pts_seconds = last.pts_seconds
             for cutter in cutters:
                 link.send_clips(cutter.see(last))
@@ -78,28 +78,6 @@ def _cutters(job: Job) -> list[ClipCutter]:
         )
         for part, spec in job.specs.items()
     ]
-
-
-def _shown(pictures: Iterator[Picture], job: Job) -> Iterator[ShownFrame]:
-    """Each picture with the time until which it is shown: the next one's, so one is held back."""
-    end_seconds = job.source.end_seconds
-    held = next(pictures)
-    index = 0
-    for picture in pictures:
-        yield _frame(index, held, until_seconds=picture.pts_seconds)
-        if end_seconds is not None and picture.pts_seconds >= end_seconds:
-            return
-        held, index = picture, index + 1
-    yield _frame(index, held, until_seconds=held.pts_seconds + held.duration_seconds)
-
-
-def _frame(index: int, picture: Picture, *, until_seconds: float) -> ShownFrame:
-    return ShownFrame(
-        frame_index=index,
-        pts_seconds=picture.pts_seconds,
-        until_seconds=until_seconds,
-        rgb=picture.rgb,
-    )
 
 
 def _outside(job: Job, last: ShownFrame | None) -> RangeOutsideVideo:

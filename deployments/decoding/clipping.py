@@ -12,13 +12,43 @@ CLOCK_TOLERANCE_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A decoded frame in presentation order; `rgb` makes its pixels when a part wants it."""
+
+    pts_seconds: float  # from the first frame of the video
+    duration_seconds: float
+    rgb: Callable[[ClipSpec], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ShownFrame:
-    """A frame and the half-open time that it is on screen. `rgb` makes its pixels when asked."""
+    """A picture of the video and the half-open time that it is on screen."""
 
     frame_index: int
     pts_seconds: float
     until_seconds: float
     rgb: Callable[[ClipSpec], np.ndarray]
+
+
+def shown(pictures: Iterator[Picture], *, end_seconds: float | None) -> Iterator[ShownFrame]:
+    """Each picture before `end_seconds`. One is held back: it is shown until the next one is."""
+    held = next(pictures)
+    index = 0
+    for picture in pictures:
+        yield _shown(index, held, until_seconds=picture.pts_seconds)
+        if end_seconds is not None and picture.pts_seconds >= end_seconds:
+            return
+        held, index = picture, index + 1
+    yield _shown(index, held, until_seconds=held.pts_seconds + held.duration_seconds)
+
+
+def _shown(index: int, picture: Picture, *, until_seconds: float) -> ShownFrame:
+    return ShownFrame(
+        frame_index=index,
+        pts_seconds=picture.pts_seconds,
+        until_seconds=until_seconds,
+        rgb=picture.rgb,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,17 +1,16 @@
 """From a file to its pictures in order, whatever the encoding. The one interface to a backend."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 import av
-import numpy as np
 
+from deployments.decoding.clipping import Picture
 from deployments.decoding.pixels import SoftwarePixels, orientation, shown_size
 from deployments.decoding.sniffing import refusal
 from deployments.errors import NoFrames, NoVideoStream, StillImage, UnreadableVideo
-from deployments.frames import ClipSpec, VideoInfo
+from deployments.frames import VideoInfo
 
 # What a container may be. Playlists, manifests, image sequences, devices and text open other files
 # or the network; audio containers are here only to be refused by name.
@@ -21,15 +20,6 @@ FORMATS = (
 )
 _COVER_ART = 1024  # AV_DISPOSITION_ATTACHED_PIC
 _IMAGE_TILE = 524288  # AV_DISPOSITION_DEPENDENT
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A decoded frame in presentation order; `rgb` converts it when a part wants it."""
-
-    pts_seconds: float  # from the first frame of the video
-    duration_seconds: float
-    rgb: Callable[[ClipSpec], np.ndarray]
 
 
 class Reader(Protocol):
