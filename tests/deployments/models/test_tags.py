@@ -87,7 +87,7 @@ def test_packed_probabilities_are_small_and_within_half_a_step(plain):
 
 def test_classes_are_torchvisions_in_their_order():
     meta = runpy.run_path(str(packaged("torchvision", "torchvision/models/_meta.py")))
-    assert CLASSES == meta["_IMAGENET_CATEGORIES"]
+    assert meta["_IMAGENET_CATEGORIES"] == CLASSES
     assert len(set(CLASSES)) == 1000
 
 
