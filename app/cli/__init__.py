@@ -18,8 +18,8 @@ app = typer.Typer(
 SECONDS = {"min": 0.0, "metavar": "SECONDS"}
 
 
-@app.command()
-def analyze(
+@app.command("analyze")
+def _analyze(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A video file.")],
     url: Annotated[str, typer.Option(help="Where the service is.")] = "http://127.0.0.1:8000",
     start: Annotated[
@@ -34,16 +34,16 @@ def analyze(
     raise typer.Exit(run(file, url=url, start_seconds=start, end_seconds=end, as_json=json))
 
 
-@app.command()
-def check(file: Annotated[Path, typer.Argument(help="A serve_config.yaml.")]) -> None:
+@app.command("check")
+def _check(file: Annotated[Path, typer.Argument(help="A serve_config.yaml.")]) -> None:
     """Name every key and value of FILE that Serve or Reelserve would ignore or refuse."""
     from app.cli.check import run
 
     raise typer.Exit(run(file))
 
 
-@app.command()
-def sample(out: Annotated[Path, typer.Argument(dir_okay=False, help="An .mp4 to write.")]) -> None:
+@app.command("sample")
+def _sample(out: Annotated[Path, typer.Argument(dir_okay=False, help="An .mp4 to write.")]) -> None:
     """Write a small video with known cuts to OUT."""
     from app.cli.sample import run
 
