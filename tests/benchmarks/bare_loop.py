@@ -3,7 +3,7 @@
     python -m tests.benchmarks.bare_loop VIDEO [--repeat N] [--threads N] [--nice N]
 
 One thread decodes and cuts clips, another runs both networks; no Ray, no HTTP, no second process.
-Prints one JSON object: seconds of wall clock for N videos one after the other, and the networks' own
+Prints one JSON object: seconds of wall clock for N videos in turn, and the networks' own
 summed seconds, which the wall clock may exceed by a few per cent only if the loop is a fair limit.
 """
 
