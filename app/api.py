@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -33,15 +33,15 @@ problems.install(api)
 # Above the class: serve.ingress pickles the routes, with the names they use, as it decorates.
 
 
-async def _result(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any]:
+async def _result(events: AsyncGenerator[dict[str, Any]]) -> dict[str, Any]:
     async for event in events:
         last = event
     return last["result"]
 
 
 async def _ndjson(
-    first: dict[str, Any], events: AsyncIterator[dict[str, Any]]
-) -> AsyncIterator[bytes]:
+    first: dict[str, Any], events: AsyncGenerator[dict[str, Any]]
+) -> AsyncGenerator[bytes]:
     yield _line(first)
     try:
         async with aclosing(events):
@@ -154,7 +154,7 @@ class Ingress:
         parts = {"PartA": self._parts["part_a"], "PartB": self._parts["part_b"]}
         return {**self._decoders, **parts}
 
-    async def _events(self, request: Request) -> AsyncIterator[dict[str, Any]]:
+    async def _events(self, request: Request) -> AsyncGenerator[dict[str, Any]]:
         """What happens to the video of this request, the result last; its upload lives as long."""
         begun = time.monotonic()
         async with receive(request, self._media) as source:

@@ -62,9 +62,8 @@ def _part(
 
 
 def _deployment(cls: type, name: str, settings: Settings, device: Device) -> serve.Deployment:
-    return serve.deployment(
-        cls, name=name, ray_actor_options=_actor_options(name, settings, device)
-    )
+    options = _actor_options(name, settings, device)
+    return serve.deployment(name=name, ray_actor_options=options)(cls)
 
 
 def _actor_options(name: str, settings: Settings, device: Device) -> dict[str, Any]:

@@ -4,7 +4,7 @@ What Ray raises becomes what our callers decide by; see the table in the README.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 import ray
@@ -14,7 +14,7 @@ from ray.serve.exceptions import (
     DeploymentUnavailableError,
     ReplicaUnavailableError,
 )
-from ray.serve.handle import DeploymentHandle
+from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
 from deployments.errors import DecoderUnavailable, Overloaded, ReelserveError
 from deployments.frames import (
@@ -62,13 +62,14 @@ async def call(handle: DeploymentHandle, method: str, *args: Any) -> Any:
 
 async def decode(
     handle: DeploymentHandle, request: DecodeRequest, *, silence_seconds: float
-) -> AsyncIterator[DecodeItem]:
+) -> AsyncGenerator[DecodeItem]:
     """One decode on one replica. Pixels stay references, and this process owns them.
 
     A replica shows a sign of life every second; one that is silent for `silence_seconds`, or that
     dies, is DecoderUnavailable. Raises the VideoError or DecoderError that the replica raises.
     """
     response = handle.options(stream=True).decode.remote(request)
+    assert isinstance(response, DeploymentResponseGenerator)
     try:
         refs = await _within(silence_seconds, response._to_object_ref_gen())
         while (ref := await _within(silence_seconds, anext(refs, None))) is not None:

@@ -8,7 +8,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -35,7 +35,7 @@ SILENCE_GRACE_SECONDS = 2.0
 _RETRY_SECONDS = 0.5
 
 Emit = Callable[[dict[str, Any]], None]
-Clips = AsyncIterator[tuple[ClipHeader, ray.ObjectRef]]
+Clips = AsyncGenerator[tuple[ClipHeader, ray.ObjectRef]]
 
 
 class Pipeline:

@@ -181,10 +181,11 @@ def _info(
 ) -> VideoInfo:
     turned = orientation(first)
     height, width = shown_size(first.width, first.height, sar, turned)
+    duration_seconds = None
     if stream.duration and stream.time_base:
         duration_seconds = float(stream.duration * stream.time_base)
-    else:
-        duration_seconds = container.duration / av.time_base if container.duration else None
+    elif container.duration:
+        duration_seconds = container.duration / av.time_base
     return VideoInfo(
         container=container.format.name,
         codec=stream.codec_context.name,

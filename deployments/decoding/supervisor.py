@@ -11,8 +11,9 @@ idle ------> working, waiting_for_slot ------> idle
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 from deployments.decoding.child_process import ChildProcess
 
@@ -87,8 +88,8 @@ class Supervisor:
             self.num_abandoned += 1
             logger.error("decode child %d cannot be reaped, it is abandoned", child.pid)
 
-    def _in_background(self, work: "asyncio.Future[None] | object") -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
 
