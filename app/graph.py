@@ -57,6 +57,7 @@ def _part(
         checkpoint=part.checkpoint,
         max_batch=part.max_batch,
         threads=part.threads,
+        batch_limit_seconds=part.batch_limit_seconds,
         device=device,
     )
 

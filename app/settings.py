@@ -41,6 +41,7 @@ class PartSettings(Group):
     options: dict[str, Any] = {}
     max_batch: int = Field(default=4, gt=0)
     threads: int = Field(default=1, gt=0)
+    batch_limit_seconds: float = Field(default=60, gt=0)
 
 
 class Shares(Group):

@@ -48,6 +48,7 @@ class Analysis:
     report: DecodeReport | None = None
     attempts: list[Attempt] = field(default_factory=list)
     outputs: dict[str, list[ClipOutput]] = field(init=False)
+    summarise_seconds: dict[str, float] = field(default_factory=dict)
     _num_received: dict[str, int] = field(init=False)
     _pts_done: dict[str, float] = field(init=False)
     _begun: float = field(default_factory=time.monotonic)
@@ -162,20 +163,21 @@ class Analysis:
         return {
             "total_seconds": round(total_seconds, 4),
             "decode_seconds": round(self.report.decode_seconds, 4),
-            **{part: _part_timing(outputs) for part, outputs in self.outputs.items()},
+            **{part: self._part_timing(part) for part in self.specs},
             "video_seconds": round(video_seconds, 4),
             "realtime_factor": round(video_seconds / total_seconds, 3),
+        }
+
+    def _part_timing(self, part: str) -> dict[str, Any]:
+        outputs = self.outputs[part]
+        return {
+            "clips": len(outputs),
+            "queue_seconds": round(sum(output.queue_seconds for output in outputs), 4),
+            "forward_seconds": round(sum(output.forward_seconds for output in outputs), 4),
+            "batch_sizes": dict(Counter(output.batch_size for output in outputs)),
+            "summarise_seconds": round(self.summarise_seconds[part], 4),
         }
 
 
 def _place(attempt: Attempt) -> tuple[str | None, dict[str, int]]:
     return attempt.failure, attempt.first_clips
-
-
-def _part_timing(outputs: list[ClipOutput]) -> dict[str, Any]:
-    return {
-        "clips": len(outputs),
-        "queue_seconds": round(sum(output.queue_seconds for output in outputs), 4),
-        "forward_seconds": round(sum(output.forward_seconds for output in outputs), 4),
-        "batch_sizes": dict(Counter(output.batch_size for output in outputs)),
-    }

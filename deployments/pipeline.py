@@ -7,6 +7,7 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -25,6 +26,7 @@ from deployments.frames import (
     DecodeReport,
     DecodeStarted,
     Source,
+    VideoFacts,
     VideoInfo,
 )
 
@@ -153,11 +155,15 @@ class _Run:
     async def _summaries(self) -> dict[str, Any]:
         parts = self._pipeline.parts
         facts = self._analysis.facts
-        asked = [
-            calls.call(handle, "summarise", self._analysis.in_order(part), facts)
-            for part, handle in parts.items()
-        ]
+        asked = [self._summarise(part, facts) for part in parts]
         return dict(zip(parts, await asyncio.gather(*asked), strict=True))
+
+    async def _summarise(self, part: str, facts: VideoFacts) -> dict[str, Any]:
+        begun = time.monotonic()
+        clips = self._analysis.in_order(part)
+        summary = await calls.call(self._pipeline.parts[part], "summarise", clips, facts)
+        self._analysis.summarise_seconds[part] = time.monotonic() - begun
+        return summary
 
     async def _connect(self, started: DecodeStarted) -> None:
         self._hang_up()
