@@ -28,29 +28,28 @@ from deployments.model_part import ModelPart
 def build(settings: Settings) -> Application:
     """What `import_path: app.graph:build` in serve_config.yaml names; `settings` are its `args`."""
     device = resolve_device(settings.device, num_gpus=ray.cluster_resources().get("GPU", 0))
-    return _deployment(Ingress, "Ingress", settings, "cpu").bind(
+    return _deployment(Ingress, "Ingress", "ingress", settings, "cpu").bind(
         settings,
-        decoder=_decoder("Decoder", settings.decoder, settings, device),
-        cpu_decoder=_decoder("CpuDecoder", settings.cpu_decoder, settings, "cpu"),
-        part_a=_part("PartA", "part_a", settings.part_a, settings, device),
-        part_b=_part("PartB", "part_b", settings.part_b, settings, device),
+        decoder=_decoder("Decoder", "decoder", settings, device),
+        cpu_decoder=_decoder("CpuDecoder", "cpu_decoder", settings, "cpu"),
+        part_a=_part("PartA", "part_a", settings, device),
+        part_b=_part("PartB", "part_b", settings, device),
     )
 
 
-def _decoder(name: str, decoding: Decoding, settings: Settings, device: Device) -> Application:
-    return _deployment(Decoder, name, settings, device).bind(
+def _decoder(name: str, key: str, settings: Settings, device: Device) -> Application:
+    decoding: Decoding = getattr(settings, key)
+    return _deployment(Decoder, name, key, settings, device).bind(
         reader=decoding.reader,
         children=decoding.children,
         warm_children=decoding.warm_children,
         stall_seconds=settings.stall_seconds,
-        backend=device,
     )
 
 
-def _part(
-    name: str, key: str, part: PartSettings, settings: Settings, device: Device
-) -> Application:
-    return _deployment(ModelPart, name, settings, device).bind(
+def _part(name: str, key: str, settings: Settings, device: Device) -> Application:
+    part: PartSettings = getattr(settings, key)
+    return _deployment(ModelPart, name, key, settings, device).bind(
         name=key,
         model=part.model,
         options=part.options,
@@ -62,24 +61,13 @@ def _part(
     )
 
 
-def _deployment(cls: type, name: str, settings: Settings, device: Device) -> serve.Deployment:
-    options = _actor_options(name, settings, device)
-    return serve.deployment(name=name, ray_actor_options=options)(cls)
-
-
-def _actor_options(name: str, settings: Settings, device: Device) -> dict[str, Any]:
-    """CPU shares are bookkeeping; a replica without a GPU share is kept from seeing GPUs."""
-    key = _SHARE[name]
+def _deployment(
+    cls: type, name: str, key: str, settings: Settings, device: Device
+) -> serve.Deployment:
+    """CPU shares are bookkeeping; a replica without a GPU share is kept from seeing any GPU."""
     options: dict[str, Any] = {"num_cpus": getattr(settings.cpu, key)}
-    if device == "cuda":
-        return options | {"num_gpus": getattr(settings.gpu, key)}
-    return options | {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}}
-
-
-_SHARE = {
-    "Ingress": "ingress",
-    "Decoder": "decoder",
-    "CpuDecoder": "cpu_decoder",
-    "PartA": "part_a",
-    "PartB": "part_b",
-}
+    if device == "cuda" and (share := getattr(settings.gpu, key)):
+        options["num_gpus"] = share
+    else:
+        options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+    return serve.deployment(name=name, ray_actor_options=options)(cls)

@@ -66,4 +66,4 @@ class Settings(Group):
     part_a: PartSettings = PartSettings(model="deployments.models.tags:Tags")
     part_b: PartSettings = PartSettings(model="deployments.models.shots:Shots", max_batch=1)
     cpu: Shares = Shares(ingress=0.1, decoder=0.1, cpu_decoder=0.1, part_a=0.2, part_b=0.2)
-    gpu: Shares = Shares(decoder=0.1, part_a=0.4, part_b=0.4)
+    gpu: Shares = Shares(part_a=0.4, part_b=0.4)

@@ -33,9 +33,8 @@ class Decoder:
     """Decodes up to `children` videos at once, each in a child process that can be killed."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
-        self, *, reader: str, children: int, warm_children: int, stall_seconds: float, backend: str
+        self, *, reader: str, children: int, warm_children: int, stall_seconds: float
     ) -> None:
-        self._backend = backend
         self._num_running = 0
         self._supervisor = Supervisor(
             reader=reader,
@@ -75,7 +74,6 @@ class Decoder:
         return {
             "replica": _replica_id(),
             "pid": os.getpid(),
-            "backend": self._backend,
             "running": self._num_running,
             "idle_children": self._supervisor.idle_pids,
             "children_started": self._supervisor.num_started,
@@ -95,7 +93,7 @@ class Decoder:
         return DecodeStarted(
             replica=_replica_id(),
             pid=child.pid,
-            backend=self._backend,
+            backend=child.backend,
             credit_address=self._desk_address,
             credit_token=token,
         )

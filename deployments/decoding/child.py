@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module
 
@@ -36,7 +36,7 @@ def main() -> None:
     faulthandler.enable()
     link = Link(socket.socket(fileno=socket_fd), memory_fd)
     make_reader = load_reader(reader)
-    link.send(protocol.Ready())
+    link.send(protocol.Ready(backend=make_reader.backend))
     for job in link.jobs():
         try:
             link.send(protocol.Done(report=decode(job, make_reader, link)))
@@ -44,7 +44,7 @@ def main() -> None:
             link.send(protocol.Refused(code=error.code, sentence=str(error)))
 
 
-def decode(job: Job, make_reader: Callable[..., Reader], link: "Link") -> DecodeReport:
+def decode(job: Job, make_reader: type[Reader], link: "Link") -> DecodeReport:
     """One pass over the video: every clip of every part, cut as its last frame comes by."""
     cpu_seconds = time.process_time()
     with closing(make_reader(job.source.path, beat=link.pulse.beat)) as reader:
@@ -141,7 +141,7 @@ class Link:
         return protocol.load(line) if line else None
 
 
-def load_reader(path: str) -> Callable[..., Reader]:
+def load_reader(path: str) -> type[Reader]:
     """The Reader class named by `module:Class`."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -42,6 +42,7 @@ class ChildProcess:
         self._stall_seconds = stall_seconds
         self._slots = np.empty((0, 0), np.uint8)
         self._withheld: deque[int] = deque()  # slots that may be filled again for a credit
+        self.backend = ""  # said when it is ready
         self.is_idle = False
 
     @classmethod
@@ -135,6 +136,9 @@ class ChildProcess:
             raise DecodeHung(f"A decode child did not start in {_START_SECONDS:g} s.") from None
         if not line:
             raise DecodeCrashed(f"A decode child died at its start{await self._exit_reason()}.")
+        ready = await self._message(line)
+        assert isinstance(ready, protocol.Ready), ready
+        self.backend = ready.backend
         self.is_idle = True
 
     async def _messages(self) -> AsyncIterator[protocol.Message | Progress]:

@@ -23,7 +23,9 @@ _STATES: tuple[State, ...] = ("idle", "working", "waiting_for_slot", "waiting_fo
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """Child: imports are done, a job may come."""
+    """Child: imports are done, a job may come. `backend` is what its reader decodes with."""
+
+    backend: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import av
 
@@ -25,6 +25,7 @@ _IMAGE_TILE = 524288  # AV_DISPOSITION_DEPENDENT
 class Reader(Protocol):
     """A decoding backend. `beat` is to be called for every packet and every frame."""
 
+    backend: ClassVar[str]  # "cpu" or "cuda"
     info: VideoInfo
     warnings: list[str]
 
@@ -39,6 +40,8 @@ class Reader(Protocol):
 
 class SoftwareReader:
     """libav on the CPU."""
+
+    backend = "cpu"
 
     def __init__(self, path: str, *, beat: Callable[[], None]) -> None:
         self._beat = beat
