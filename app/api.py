@@ -116,6 +116,7 @@ class Ingress:
         """The deployments, their replicas, and what each says of itself."""
         said = {name: await _said(handle) for name, handle in self._handles().items()}
         overview = await asyncio.to_thread(serve.status)
+        ours = overview.applications[serve.get_replica_context().app_name]
         return {
             "requests_running": self._pipeline.num_running,
             "fallbacks": self._pipeline.fallbacks,
@@ -125,8 +126,7 @@ class Ingress:
                     "replicas": deployment.replica_states,
                     "said": said.get(name, []),
                 }
-                for application in overview.applications.values()
-                for name, deployment in application.deployments.items()
+                for name, deployment in ours.deployments.items()
             },
         }
 
