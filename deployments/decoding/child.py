@@ -7,6 +7,7 @@ It says Ready, takes one Job after the other, and ends when its socket does.
 
 import ctypes
 import faulthandler
+import gc
 import mmap
 import os
 import resource
@@ -42,6 +43,7 @@ def main() -> None:
             link.send(protocol.Done(report=decode(job, make_reader, link)))
         except VideoError as error:
             link.send(protocol.Refused(code=error.code, sentence=str(error)))
+        _give_back_memory()
 
 
 def decode(job: Job, make_reader: type[Reader], link: "Link") -> DecodeReport:
@@ -145,6 +147,12 @@ def load_reader(path: str) -> type[Reader]:
     """The Reader class named by `module:Class`."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)
+
+
+def _give_back_memory() -> None:
+    """A decoder's frames may be 100 MB, and an idle child is to be as small as a new one."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def _die_with(parent_pid: int) -> None:

@@ -46,10 +46,7 @@ class Supervisor:
             try:
                 yield child
             finally:
-                if child.is_idle:
-                    self._idle.append(child)
-                else:
-                    self._replace(child)
+                self._take_back(child)
 
     @property
     def idle_pids(self) -> list[int]:
@@ -75,15 +72,23 @@ class Supervisor:
     async def _add_idle(self) -> None:
         self._idle.append(await self._start_child())
 
+    def _take_back(self, child: ChildProcess) -> None:
+        if not child.is_idle:
+            self._replace(child)
+        elif len(self._idle) < self._warm_children:
+            self._idle.append(child)
+        else:
+            self._in_background(self._stop(child))
+
     def _replace(self, child: ChildProcess) -> None:
         """Kill at once, reap and refill behind the caller's back."""
+        self.num_killed += 1
         child.kill()
         self._in_background(self._stop(child))
         if len(self._idle) < self._warm_children:
             self._in_background(self._add_idle())
 
     async def _stop(self, child: ChildProcess) -> None:
-        self.num_killed += 1
         if not await child.stop():
             self.num_abandoned += 1
             logger.error("decode child %d cannot be reaped, it is abandoned", child.pid)
