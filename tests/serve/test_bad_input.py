@@ -21,6 +21,8 @@ from tests.serve.conftest import UPLOAD_LIMIT_BYTES
 from tests.serve.service import Service, wait_until
 
 RAW = {"content-type": "video/mp4"}
+CHUNK_BYTES = 0x10000
+CHUNK = b"10000\r\n" + bytes(CHUNK_BYTES) + b"\r\n"
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -213,9 +215,10 @@ def test_a_file_over_the_limit_is_refused_while_it_arrives(service, connection):
     with begun_upload(service, None, *headers) as client:
         num_chunks = 0
         while not select.select([client], [], [], 0)[0] and num_chunks < 4000:
-            client.sendall(b"10000\r\n" + bytes(0x10000) + b"\r\n")
+            client.sendall(CHUNK)
             num_chunks += 1
-        sent_bytes = num_chunks * 0x10000
+            time.sleep(0.002)  # 32 MiB a second, a network's pace: the answer takes its time
+        sent_bytes = num_chunks * CHUNK_BYTES
         print(f"{connection}: answered after {sent_bytes / 2**20:.1f} MiB")
         assert UPLOAD_LIMIT_BYTES < sent_bytes < UPLOAD_LIMIT_BYTES + 32 * 2**20
         client.sendall(b"0\r\n\r\n")
@@ -226,7 +229,7 @@ def test_a_refused_upload_that_goes_on_takes_no_memory(service):
     before = processes.pss_bytes(processes.of_folder(service.folder))
     with begun_upload(service, None, "Transfer-Encoding: chunked") as client:
         for _ in range(16_000):
-            client.sendall(b"10000\r\n" + bytes(0x10000) + b"\r\n")
+            client.sendall(CHUNK)
         grown = processes.pss_bytes(processes.of_folder(service.folder)) - before
         print(f"1 GiB went on after the refusal, {grown / 1e6:.0f} MB more memory")
         assert grown < 150e6
