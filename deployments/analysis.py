@@ -71,7 +71,7 @@ class Analysis:
             source=self.source,
             specs=self.specs,
             first_clips=attempt.first_clips,
-            credits=self.slots - self.num_held,
+            credits=self.num_free,
             slots=self.slots,
         )
 
@@ -105,6 +105,11 @@ class Analysis:
     def num_held(self) -> int:
         """Clips received and not done."""
         return sum(self._num_received.values()) - sum(map(len, self.outputs.values()))
+
+    @property
+    def num_free(self) -> int:
+        """Clips that may be on their way in addition."""
+        return self.slots - self.num_held
 
     @property
     def fallback_reason(self) -> str | None:

@@ -111,9 +111,10 @@ class _Run:
                 await self._note(attempt, error)
 
     async def _decode(self, attempt: Attempt) -> Clips:
+        request = self._analysis.request(attempt)
         items = calls.decode(
             self._pipeline.decoders[attempt.deployment],
-            self._analysis.request(attempt),
+            request,
             silence_seconds=self._pipeline.silence_seconds,
         )
         async with aclosing(items):
@@ -121,7 +122,7 @@ class _Run:
                 match item:
                     case DecodeStarted():
                         attempt.begin(item)
-                        await self._connect(item)
+                        await self._connect(item, num_granted=request.credits)
                     case VideoInfo():
                         self._analysis.info = item
                         self._emit(self._analysis.info_event())
@@ -165,12 +166,15 @@ class _Run:
         self._analysis.summarise_seconds[part] = time.monotonic() - begun
         return summary
 
-    async def _connect(self, started: DecodeStarted) -> None:
+    async def _connect(self, started: DecodeStarted, *, num_granted: int) -> None:
         self._hang_up()
         try:
             self._line = await CreditLine.connect(started.credit_address, started.credit_token)
         except OSError as error:
             raise DecoderUnavailable(f"No line to the decoder replica: {error}") from error
+        # Clips of an earlier decoder may have been done since the request, with no line to tell it.
+        for _ in range(num_granted, self._analysis.num_free):
+            self._line.grant()
 
     def _hang_up(self) -> None:
         if self._line:

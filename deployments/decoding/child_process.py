@@ -42,6 +42,7 @@ class ChildProcess:
         self._stall_seconds = stall_seconds
         self._slots = np.empty((0, 0), np.uint8)
         self._withheld: deque[int] = deque()  # slots that may be filled again for a credit
+        self._num_granted = 0  # slots that the child may fill now
         self.backend = ""  # said when it is ready
         self.is_idle = False
 
@@ -107,6 +108,7 @@ class ChildProcess:
         """Let the child make this many clips more."""
         for _ in range(min(num_credits, len(self._withheld))):
             self._send(protocol.FreeSlot(slot=self._withheld.popleft()))
+            self._num_granted += 1
 
     def hang_up(self) -> None:
         """Nobody wants the rest of the job."""
@@ -148,7 +150,7 @@ class ChildProcess:
             try:
                 line = await asyncio.wait_for(self._lines.readline(), _TICK_SECONDS)
             except TimeoutError:
-                watch.look()
+                watch.look(may_wait=not self._num_granted)
                 line = None
             if time.monotonic() - heartbeat > _HEARTBEAT_SECONDS:
                 heartbeat = time.monotonic()
@@ -177,6 +179,7 @@ class ChildProcess:
         pixels = self._slots[message.slot, : spec.clip_bytes].reshape(shape)
         clip = Clip(header=message.header, frames=pixels.copy())
         self._withheld.append(message.slot)
+        self._num_granted -= 1
         return clip
 
     def _send(self, message: protocol.Message) -> None:
@@ -188,6 +191,7 @@ class ChildProcess:
         memory = mmap.mmap(self._memory_fd, length, offset=PAGE_BYTES)
         self._slots = np.frombuffer(memory, np.uint8).reshape(job.num_slots, job.slot_bytes)
         self._withheld = deque(range(job.num_credits, job.num_slots))
+        self._num_granted = job.num_credits
 
     def _end_job(self) -> None:
         self._slots = np.empty((0, 0), np.uint8)
@@ -196,16 +200,22 @@ class ChildProcess:
 
 
 class _Watch:
-    """Tells a hung child from one that waits: only a working child's counter has to move."""
+    """Tells a hung child from one that waits: any other's counter has to move.
+
+    A child is not taken at its word: one that froze while it waited says so for ever.
+    """
 
     def __init__(self, pulse: Pulse, stall_seconds: float) -> None:
         self._pulse, self._stall_seconds = pulse, stall_seconds
         self._seen, self._since = pulse.count, time.monotonic()
 
-    def look(self) -> None:
-        """Raises DecodeHung."""
+    def look(self, *, may_wait: bool) -> None:
+        """`may_wait`: the child has no slot to fill. Raises DecodeHung."""
         now = time.monotonic()
-        if self._pulse.count != self._seen or self._pulse.state != "working":
+        waits = self._pulse.state == "waiting_for_input" or (
+            may_wait and self._pulse.state == "waiting_for_slot"
+        )
+        if self._pulse.count != self._seen or waits:
             self._seen, self._since = self._pulse.count, now
         elif now - self._since >= self._stall_seconds:
             raise DecodeHung(
