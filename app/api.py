@@ -16,7 +16,7 @@ from app import problems, schemas
 from app.events import Events
 from app.intake import receive
 from app.settings import Settings
-from app.spool import make_directory
+from app.spool import make_directory, sweep
 from deployments.errors import DecoderUnavailable, PartUnavailable
 from deployments.pipeline import Pipeline
 
@@ -77,6 +77,7 @@ class Ingress:
     ) -> None:
         self._media = settings.media
         make_directory(self._media.directory)
+        sweep(self._media.directory)
         self._decoders = {"Decoder": decoder, "CpuDecoder": cpu_decoder}
         self._parts = {"part_a": part_a, "part_b": part_b}
         self._pipeline = Pipeline(

@@ -1,10 +1,16 @@
-"""An upload on its way to disk: written as it arrives, and gone when its request is over."""
+"""An upload on its way to disk: written as it arrives, and gone when its request is over.
+
+It is locked as long as its process lives, so that one whose process was killed can be told, and
+swept away, by the next that starts.
+"""
 
 import asyncio
 import errno
+import fcntl
+import os
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, ParamSpec, Self, TypeVar
@@ -21,6 +27,12 @@ DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def make_directory(directory: Path) -> None:
     """For this user alone: what is in it was sent to us, not to everyone on the machine."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def sweep(directory: Path) -> int:
+    """Remove uploads whose process is gone. Returns how many."""
+    with _locked(directory, fcntl.LOCK_EX):
+        return sum(_remove_unlocked(path) for path in directory.glob("[0-9a-f]" * 32))
 
 
 def readable_size(num_bytes: int) -> str:
@@ -88,7 +100,7 @@ class Spool:
     async def finish(self) -> None:
         """Every byte is in the file that `path` names. No file where there was no byte."""
         if self.num_bytes:
-            await self._write(self._close)
+            await self._write(self._flush)
 
     async def _write(self, step: Callable[[], None]) -> None:
         try:
@@ -107,10 +119,10 @@ class Spool:
         self._file.write(self._waiting)
         self._waiting.clear()
 
-    def _close(self) -> None:
+    def _flush(self) -> None:
         self._append()
         assert self._file
-        self._file.close()
+        self._file.flush()
 
     def _remove(self) -> None:
         assert self._file
@@ -122,4 +134,29 @@ class Spool:
 def create(path: Path) -> BinaryIO:
     # The directory is made again where a cleaner of /tmp took it: they do, after some idle days.
     make_directory(path.parent)
-    return path.open("xb")
+    with _locked(path.parent, fcntl.LOCK_SH):  # no sweep between its first byte and its lock
+        file = path.open("xb")
+        with suppress(OSError):  # a file system without locks is never swept
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file
+
+
+@contextmanager
+def _locked(directory: Path, kind: int) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, kind)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_unlocked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+            return True
+    except OSError:  # locked: its process lives
+        return False
