@@ -40,6 +40,8 @@ class Service:
     config: Path
     url: str
     ready_seconds: float = field(default=0.0)
+    idle_pss_bytes: int = field(default=0)
+    """Before the first request."""
 
     @property
     def media(self) -> Path:
@@ -89,7 +91,7 @@ class Service:
     def is_whole(self) -> bool:
         """Every replica that the file asks for runs, and has its warm children."""
         status = self.status()
-        return all(_is_whole(said) for said in status.values()) and self.is_ready()
+        return all(_is_whole(*item) for item in status.items()) and self.is_ready()
 
 
 @contextmanager
@@ -99,6 +101,8 @@ def started(change: Change | None = None, *, stop: int = signal.SIGINT) -> Itera
         service = _start(Path(name), change)
         try:
             _wait_ready(service)
+            wait_until(service.is_whole, seconds=START_SECONDS, what="a whole service")
+            service.idle_pss_bytes = processes.pss_bytes(processes.of_folder(service.folder))
             yield service
             _stop(service, stop)
         finally:
@@ -183,8 +187,9 @@ def _stop(service: Service, stop: int) -> None:
         time.sleep(0.1)
 
 
-def _is_whole(deployment: dict[str, Any]) -> bool:
-    said = deployment["said"]
-    if deployment["status"] != "HEALTHY" or set(deployment["replicas"]) != {"RUNNING"}:
+def _is_whole(name: str, deployment: dict[str, Any]) -> bool:
+    said, replicas = deployment["said"], deployment["replicas"]
+    if deployment["status"] != "HEALTHY" or set(replicas) != {"RUNNING"}:
         return False
-    return all(one.get("idle_children", True) for one in said)
+    all_answer = name == "Ingress" or len(said) == replicas["RUNNING"]
+    return all_answer and all(one.get("idle_children", True) or one["running"] for one in said)

@@ -15,48 +15,18 @@ from app.schemas import Analysis
 from deployments.models.weights import packaged
 from tests import clips
 from tests.serve import plain
+from tests.serve.answers import PARTS, RAW, analyzed, assert_same, of_parts
 from tests.serve.service import BIN, Service
 
 TOLERANCE = 1e-4
 LENGTHS = (1, 49, 101, 301)
 SHORT_SECONDS = 40.0  # of the real video: what CI has time for
-PARTS = ("part_a", "part_b")
 
 
 @pytest.fixture(scope="module")
 def answer(client: httpx.Client, sample_video: Path) -> dict[str, Any]:
     """The sample as a raw body."""
     return analyzed(client, content=sample_video.read_bytes(), headers=RAW)
-
-
-RAW = {"content-type": "video/mp4"}
-
-
-def analyzed(client: httpx.Client, **request: Any) -> dict[str, Any]:
-    response = client.post("/v1/analyze", **request)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-def of_parts(answer: dict[str, Any]) -> dict[str, Any]:
-    return {part: answer[part] for part in PARTS}
-
-
-def assert_same(ours: Any, theirs: Any) -> None:
-    """The same parts, but for the last bits of a probability: batches have different sizes."""
-    assert type(ours) is type(theirs)
-    if isinstance(ours, dict):
-        assert ours.keys() == theirs.keys()
-        for key in ours:
-            assert_same(ours[key], theirs[key])
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_same(one, other)
-    elif isinstance(ours, float):
-        assert math.isclose(ours, theirs, rel_tol=0, abs_tol=1e-5)
-    else:
-        assert ours == theirs
 
 
 def test_the_answer_has_every_field_that_the_schema_names(answer):
