@@ -22,7 +22,12 @@ from importlib import import_module
 import numpy as np
 
 from deployments.decoding import protocol
-from deployments.decoding.clipping import ClipCutter, ShownFrame, shown
+from deployments.decoding.clipping import (
+    CLOCK_TOLERANCE_SECONDS,
+    ClipCutter,
+    ShownFrame,
+    shown,
+)
 from deployments.decoding.protocol import PAGE_BYTES, Job, Pulse
 from deployments.decoding.reader import Reader
 from deployments.errors import RangeOutsideVideo, VideoError
@@ -57,7 +62,7 @@ def decode(job: Job, make_reader: type[Reader], link: "Link") -> DecodeReport:
             link.pulse.pts_seconds = last.pts_seconds
             for cutter in cutters:
                 link.send_clips(cutter.see(last))
-        if last is None or last.until_seconds <= job.source.start_seconds:
+        if last is None or last.until_seconds <= job.source.start_seconds + CLOCK_TOLERANCE_SECONDS:
             raise _outside(job, last)
         for cutter in cutters:
             link.send_clips(cutter.finish())

@@ -111,9 +111,9 @@ class ClipCutter:
 
     def _times_sampled(self, frame: ShownFrame) -> int:
         if self._spec.fps is None:
-            return int(
-                frame.until_seconds > self._start_seconds and frame.pts_seconds < self._end_seconds
-            )
+            ends_after_start = frame.until_seconds > self._start_seconds + CLOCK_TOLERANCE_SECONDS
+            begins_before_end = frame.pts_seconds < self._end_seconds - CLOCK_TOLERANCE_SECONDS
+            return int(ends_after_start and begins_before_end)
         until_seconds = min(frame.until_seconds, self._end_seconds)
         return (
             num_samples_until(until_seconds, start_seconds=self._start_seconds, fps=self._spec.fps)

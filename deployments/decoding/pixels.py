@@ -7,6 +7,7 @@ where they cost nothing; scaling a frame and turning it commute.
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
@@ -35,9 +36,9 @@ class Orientation:
     flip_y: bool = False
 
     @classmethod
-    def of(cls, display_matrix: bytes | None) -> "Orientation":
+    def of(cls, display_matrix: bytes) -> "Orientation":
         """From 9 native int32 (x' = a x + c y, y' = b x + d y), to the nearest quarter turn."""
-        if display_matrix is None or len(display_matrix) != 36:
+        if len(display_matrix) != 36:
             return cls()
         a, b, _, c, d, *_ = struct.unpack("=9i", display_matrix)
         if abs(a) >= abs(b):
@@ -137,10 +138,10 @@ class SoftwarePixels:
 def orientation(frame: av.VideoFrame) -> Orientation:
     """From the frame's display matrix."""
     try:
-        matrix = frame.side_data.get("DISPLAYMATRIX")
+        matrix: Any = frame.side_data.get("DISPLAYMATRIX")
     except ValueError:  # PyAV 18 knows no EXIF side data and fails on the whole frame
         return Orientation()
-    return Orientation.of(None if matrix is None else bytes(matrix))
+    return Orientation.of(bytes(matrix)) if matrix else Orientation()
 
 
 def _assumed_matrix(frame: av.VideoFrame) -> Colorspace | None:

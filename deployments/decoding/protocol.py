@@ -107,7 +107,7 @@ def load(line: bytes) -> Message:
         fields = json.loads(line)
         cls = _MESSAGES[fields.pop("kind")]
         return cls(**{name: _value(name, value) for name, value in fields.items()})
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no message of the decode protocol: {line[:80]!r}") from error
 
 
@@ -144,7 +144,8 @@ class Pulse:
 
     @property
     def state(self) -> State:
-        return _STATES[self._integers[1]]
+        state = self._integers[1]
+        return _STATES[state] if 0 <= state < len(_STATES) else "working"
 
     @state.setter
     def state(self, state: State) -> None:

@@ -88,14 +88,19 @@ class SoftwareReader:
                 return
             except av.error.FFmpegError as error:
                 self.warnings.append(f"The file cannot be read any further: {error.strerror}.")
+                yield from self._decode_packet(None)
                 return
-            for frame in self._decode_packet(packet):
-                self._beat()
-                yield frame
+            yield from self._decode_packet(packet)
 
-    def _decode_packet(self, packet: av.Packet) -> list[av.VideoFrame]:
+    def _decode_packet(self, packet: av.Packet | None) -> Iterator[av.VideoFrame]:
+        """The frames that a packet completes; None: those that the decoder still holds."""
+        for frame in self._try(packet):
+            self._beat()
+            yield frame
+
+    def _try(self, packet: av.Packet | None) -> list[av.VideoFrame]:
         try:
-            return packet.decode()
+            return self._stream.codec_context.decode(packet)
         except EOFError:  # a second flush
             return []
         except av.error.FFmpegError:
@@ -153,7 +158,7 @@ def _open(path: str) -> av.container.InputContainer:
     options = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
     try:
         # The prefix keeps libav from reading a protocol out of the file's name.
-        return av.open(f"file:{path}", options=options)
+        return av.open(f"file:{path}", options=options, metadata_errors="replace")
     except (av.error.FFmpegError, EOFError) as error:
         raise refusal(path) from error
 

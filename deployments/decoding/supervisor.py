@@ -32,6 +32,7 @@ class Supervisor:
         self._free_places = asyncio.Semaphore(children)
         self._idle: list[ChildProcess] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._num_starting = 0  # of those that will be idle
         self.num_started = self.num_killed = self.num_abandoned = 0
 
     async def start(self) -> None:
@@ -46,14 +47,16 @@ class Supervisor:
             try:
                 yield child
             finally:
-                self._take_back(child)
+                (self._keep if child.is_idle else self._replace)(child)
 
     @property
     def idle_pids(self) -> list[int]:
-        return [child.pid for child in self._idle]
+        return [child.pid for child in self._idle if child.is_alive]
 
     async def close(self) -> None:
-        """End every idle child; leased ones end with their conversation."""
+        """End the idle children and those on their way; leased ones are to have ended."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         while self._idle:
             await self._stop(self._idle.pop())
 
@@ -62,7 +65,7 @@ class Supervisor:
             child = self._idle.pop()
             if child.is_alive:
                 return child
-            self._replace(child)
+            self._in_background(self._stop(child))
         return await self._start_child()
 
     async def _start_child(self) -> ChildProcess:
@@ -70,12 +73,14 @@ class Supervisor:
         return await ChildProcess.start(self._reader, stall_seconds=self._stall_seconds)
 
     async def _add_idle(self) -> None:
-        self._idle.append(await self._start_child())
+        self._num_starting += 1
+        try:
+            self._keep(await self._start_child())
+        finally:
+            self._num_starting -= 1
 
-    def _take_back(self, child: ChildProcess) -> None:
-        if not child.is_idle:
-            self._replace(child)
-        elif len(self._idle) < self._warm_children:
+    def _keep(self, child: ChildProcess) -> None:
+        if len(self._idle) < self._warm_children:
             self._idle.append(child)
         else:
             self._in_background(self._stop(child))
@@ -85,7 +90,7 @@ class Supervisor:
         self.num_killed += 1
         child.kill()
         self._in_background(self._stop(child))
-        if len(self._idle) < self._warm_children:
+        if len(self._idle) + self._num_starting < self._warm_children:
             self._in_background(self._add_idle())
 
     async def _stop(self, child: ChildProcess) -> None:
