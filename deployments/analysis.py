@@ -36,6 +36,11 @@ class Attempt:
     def begin(self, started: DecodeStarted) -> None:
         self.replica, self.pid, self.backend = started.replica, started.pid, started.backend
 
+    @property
+    def child(self) -> tuple[str, int] | None:
+        """The process that saw the video. None: it came to none."""
+        return None if self.replica is None or self.pid is None else (self.replica, self.pid)
+
 
 @dataclass(kw_only=True)
 class Analysis:
@@ -50,6 +55,7 @@ class Analysis:
     outputs: dict[str, list[ClipOutput]] = field(init=False)
     summarise_seconds: dict[str, float] = field(default_factory=dict)
     _num_received: dict[str, int] = field(init=False)
+    _failed: dict[tuple[Any, ...], set[tuple[str, int]]] = field(default_factory=dict)
     _pts_done: dict[str, float] = field(init=False)
     _begun: float = field(default_factory=time.monotonic)
 
@@ -87,10 +93,13 @@ class Analysis:
     def fail(self, attempt: Attempt, error: DecoderError) -> None:
         """Note why a decoder gave up. Raises VideoHangsDecoders when the video is to blame."""
         attempt.failure = error.reason
-        alike = [a for a in self.attempts if (a.failure, a.first_clips) == _place(attempt)]
-        if len(alike) >= MOST_FAILURES_AT_ONE_PLACE.get(error.reason, len(alike) + 1):
+        place = (error.reason, *self._num_received.values())
+        children = self._failed.setdefault(place, set())
+        if attempt.child:
+            children.add(attempt.child)
+        if len(children) >= MOST_FAILURES_AT_ONE_PLACE.get(error.reason, len(self.attempts) + 1):
             raise VideoHangsDecoders(
-                f"{len(alike)} different decoders {error.reason} at the same place of this video. "
+                f"{len(children)} decoders {error.reason} at the same place of this video. "
                 f"The last one said: {error}"
             ) from error
 
@@ -182,7 +191,3 @@ class Analysis:
             "batch_sizes": dict(Counter(output.batch_size for output in outputs)),
             "summarise_seconds": round(self.summarise_seconds[part], 4),
         }
-
-
-def _place(attempt: Attempt) -> tuple[str | None, dict[str, int]]:
-    return attempt.failure, attempt.first_clips
