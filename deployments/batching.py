@@ -22,6 +22,8 @@ from deployments.errors import DeadlineExceeded
 
 logger = logging.getLogger(__name__)
 
+IDLE_SECONDS = 2.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
@@ -48,7 +50,8 @@ class Batcher:
 
     A daemon thread, not an executor's: those are joined when the interpreter ends, so a batch
     that hangs would keep the process alive. `prepare` is called once on the thread first; the
-    constructor waits for it and raises what it raises.
+    constructor waits for it and raises what it raises. `rest` is called on it whenever nothing
+    has waited for IDLE_SECONDS.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class Batcher:
         max_batch: int,
         prepare: Callable[[], None],
         name: str,
+        rest: Callable[[], None] = lambda: None,
     ) -> None:
         self._run = run
+        self._rest = rest
         self._max_batch = max_batch
         self._waiting: list[_Waiting] = []
         self._arrivals = itertools.count()
@@ -109,7 +114,13 @@ class Batcher:
             return
         prepared.set_result(None)
         while True:
+            if not self._is_wanted_within(IDLE_SECONDS):
+                self._rest()
             self._run_batch(self._next_batch())
+
+    def _is_wanted_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._waiting), seconds)
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []

@@ -180,3 +180,20 @@ async def main():
 asyncio.run(main())
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=20)
+
+
+async def test_the_thread_rests_once_each_time_that_nothing_waits_for_a_while(gate, monkeypatch):
+    monkeypatch.setattr("deployments.batching.IDLE_SECONDS", 0.05)
+    rests: list[int] = []
+    gate.is_open.set()
+    batcher = Batcher(
+        gate,
+        max_batch=3,
+        prepare=lambda: None,
+        rest=lambda: rests.append(len(gate.batches)),
+        name="test",
+    )
+    await asyncio.sleep(0.3)
+    await asyncio.gather(*(batcher.submit(item) for item in "abcd"))
+    await asyncio.sleep(0.3)
+    assert rests == [0, len(gate.batches)]
