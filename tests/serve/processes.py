@@ -38,7 +38,13 @@ def decode_children(folder: Path, deployment: str | None = None) -> list[psutil.
 
 def pss_bytes(processes: list[psutil.Process]) -> int:
     """Their memory, what they share counted once: the slots and the object store are in it."""
-    return sum(map(_pss_bytes, processes))
+    return sum(_rollup_bytes(process, "Pss") for process in processes)
+
+
+def own_bytes(processes: list[psutil.Process]) -> int:
+    """Without the files that they map: those are shared with whatever else runs here."""
+    kinds = ("Pss_Anon", "Pss_Shmem")
+    return sum(_rollup_bytes(process, kind) for process in processes for kind in kinds)
 
 
 def has_torch(process: psutil.Process) -> bool:
@@ -88,8 +94,8 @@ def _parent_pid(process: psutil.Process) -> int:
     return 0
 
 
-def _pss_bytes(process: psutil.Process) -> int:
+def _rollup_bytes(process: psutil.Process, kind: str) -> int:
     with suppress(*GONE):
         rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-        return int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)[1]) * 1024
+        return int(re.search(rf"^{kind}:\s+(\d+) kB", rollup, re.MULTILINE)[1]) * 1024
     return 0

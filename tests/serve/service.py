@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 import yaml
 
+from deployments.batching import IDLE_SECONDS
 from tests.serve import processes
 
 REPOSITORY = Path(__file__).parents[2]
@@ -56,7 +57,8 @@ class Service:
     @property
     def token(self) -> str:
         """What the dashboard wants: Ray wrote it into the home of who started the cluster."""
-        return (self.folder / ".ray" / "auth_token").read_text()
+        command, environment = [BIN / "ray", "get-auth-token"], _environment(self.folder)
+        return subprocess.check_output(command, env=environment, text=True).strip()
 
     @property
     def dashboard_url(self) -> str:
@@ -81,7 +83,8 @@ class Service:
         """Change the file and `serve deploy` it."""
         write_config(self.config, change)
         command = [BIN / "serve", "deploy", self.config, "--address", self.dashboard_url]
-        subprocess.run(command, env=_environment(self.folder), cwd=REPOSITORY, check=True)
+        environment = _environment(self.folder) | {"RAY_AUTH_MODE": "token"}
+        subprocess.run(command, env=environment, cwd=REPOSITORY, check=True)
 
     def is_ready(self) -> bool:
         with suppress(httpx.TransportError):
@@ -102,6 +105,7 @@ def started(change: Change | None = None, *, stop: int = signal.SIGINT) -> Itera
         try:
             _wait_ready(service)
             wait_until(service.is_whole, seconds=START_SECONDS, what="a whole service")
+            time.sleep(IDLE_SECONDS + 1)
             service.idle_pss_bytes = processes.pss_bytes(processes.of_folder(service.folder))
             yield service
             _stop(service, stop)
