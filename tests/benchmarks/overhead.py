@@ -38,7 +38,7 @@ async def service(url: str, video: str, *, concurrency: int) -> float:
     """Seconds until all of `concurrency` requests at once are answered."""
 
     async def ask(client: httpx.AsyncClient) -> None:
-        with open(video, "rb") as file:  # noqa: ASYNC230
+        with open(video, "rb") as file:
             answer = await client.post(f"{url}/v1/analyze", files={"video": file})
         answer.raise_for_status()
 
