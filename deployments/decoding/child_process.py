@@ -20,6 +20,7 @@ _TICK_SECONDS = 0.25
 _HEARTBEAT_SECONDS = 1.0
 _START_SECONDS = 60.0  # imports, on a machine that is starting everything else too
 _REAP_SECONDS = 2.0
+_EXIT_SECONDS = 0.5  # the socket ends a moment before the process does
 _LINE_BYTES = 1 << 20
 
 
@@ -163,10 +164,11 @@ class ChildProcess:
             raise DecodeCrashed(f"The decode child spoke nonsense: {error}.") from error
 
     async def _exit_reason(self) -> str:
-        await asyncio.sleep(0.05)  # the socket ends a moment before the process does
-        status = self._process.poll()
-        if status is None:
-            return ""
+        deadline = time.monotonic() + _EXIT_SECONDS
+        while (status := self._process.poll()) is None:
+            if time.monotonic() > deadline:
+                return ""
+            await asyncio.sleep(0.01)
         return f" of {signal.Signals(-status).name}" if status < 0 else f" with status {status}"
 
     def _send(self, message: protocol.Message) -> None:
