@@ -112,13 +112,16 @@ def assert_handed_over(found: Disturbed, undisturbed: dict[str, Any], reason: st
     assert all(0 < second["first_clips"][part] < num for part, num in num_clips.items())
 
 
-def working_child(service: Service, deployment: str = "Decoder") -> Callable[[], psutil.Process]:
-    """The one child of a decoder that is not idle."""
+def working(service: Service, deployment: str) -> list[psutil.Process]:
+    """The children of a decoder that are not idle."""
+    idle = service.status()[deployment]["said"][0]["idle_children"]
+    children = processes.decode_children(service.folder, deployment)
+    return [child for child in children if child.pid not in idle]
 
+
+def working_child(service: Service) -> Callable[[], psutil.Process]:
     def find() -> psutil.Process:
-        idle = service.status()[deployment]["said"][0]["idle_children"]
-        children = processes.decode_children(service.folder, deployment)
-        [child] = [child for child in children if child.pid not in idle]
+        [child] = working(service, "Decoder")
         return child
 
     return find
@@ -214,12 +217,12 @@ def test_two_children_that_are_killed_one_after_the_other_cost_no_clip(service, 
     killed: list[int] = []
     with service.client() as client:
         for event in events(client, video):
-            done = event.get("clips_done", {}).get("part_b", 0)
-            if len(killed) < 2 and done > 2 * len(killed):
-                name = "CpuDecoder" if killed else "Decoder"
-                child = working_child(service, name)()
-                child.kill()
-                killed.append(child.pid)
+            if not killed and event["event"] == "progress":
+                for deployment in ("Decoder", "CpuDecoder"):
+                    wait_until(lambda name=deployment: working(service, name), seconds=5)
+                    [child] = working(service, deployment)
+                    child.kill()
+                    killed.append(child.pid)
     assert_same(of_parts(event["result"]), of_parts(undisturbed))
     attempts = event["result"]["decode"]["attempts"]
     assert [attempt["failure"] for attempt in attempts] == ["crashed", "crashed", None]
