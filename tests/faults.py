@@ -114,7 +114,7 @@ class FloodsStderr(BreaksInTheMiddle):
 class IsSlow(SoftwareReader):
     """Decodes slower than the video plays, but it moves."""
 
-    seconds_per_frame = 0.05
+    seconds_per_frame = 0.03
 
     def pictures(self) -> Iterator[Picture]:
         for picture in super().pictures():

@@ -147,7 +147,8 @@ class ChildProcess:
     async def _read(self, *, within_seconds: float) -> bytes | None:
         """A line; None while there is none; empty when there will be none."""
         try:
-            return await asyncio.wait_for(self._lines.readline(), within_seconds)
+            async with asyncio.timeout(within_seconds):
+                return await self._lines.readline()
         except TimeoutError:
             return None
         except OSError:  # it died with messages unread

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 import av
 
 from deployments.decoding.clipping import Picture
+from deployments.decoding.clock import Clock
 from deployments.decoding.pixels import SoftwarePixels, orientation, shown_size
 from deployments.decoding.sniffing import refusal
 from deployments.errors import NoFrames, NoVideoStream, StillImage, UnreadableVideo
@@ -62,7 +63,7 @@ class SoftwareReader:
             raise
 
     def pictures(self) -> Iterator[Picture]:
-        clock = _Clock(self._first, self._stream)
+        clock = Clock(self._first, self._stream)
         yield self._picture(self._first, clock)
         for frame in self._frames:
             yield self._picture(frame, clock)
@@ -90,6 +91,8 @@ class SoftwareReader:
                 self.warnings.append(f"The file cannot be read any further: {error.strerror}.")
                 yield from self._decode_packet(None)
                 return
+            if packet.has_sidedata("encryption_info"):
+                raise _encrypted()  # libav decodes it to garbage without a word
             yield from self._decode_packet(packet)
 
     def _decode_packet(self, packet: av.Packet | None) -> Iterator[av.VideoFrame]:
@@ -107,7 +110,7 @@ class SoftwareReader:
             self._bad_packets += 1
             return []
 
-    def _picture(self, frame: av.VideoFrame, clock: "_Clock") -> Picture:
+    def _picture(self, frame: av.VideoFrame, clock: Clock) -> Picture:
         pts_seconds, duration_seconds = clock.read(frame)
         return Picture(
             pts_seconds=pts_seconds,
@@ -115,7 +118,7 @@ class SoftwareReader:
             rgb=lambda spec: self._pixels.rgb(frame, spec),
         )
 
-    def _warn_of_damage(self, clock: "_Clock") -> None:
+    def _warn_of_damage(self, clock: Clock) -> None:
         if self._bad_packets:
             self.warnings.append(f"{self._bad_packets} damaged packets could not be decoded.")
         promised_seconds = self.info.duration_seconds_from_header
@@ -124,34 +127,6 @@ class SoftwareReader:
                 f"The header promises {promised_seconds:.2f} s, "
                 f"but the video breaks off at {clock.end_seconds:.2f} s."
             )
-
-
-class _Clock:
-    """Times of frames, counted from the first one; missing and backward ones are repaired."""
-
-    def __init__(self, first: av.VideoFrame, stream: av.VideoStream) -> None:
-        self._tick_seconds = Fraction(stream.time_base or Fraction(1, 1000))
-        self._origin = first.pts or 0
-        rate = stream.average_rate or stream.guessed_rate or Fraction(25)
-        self._usual_step = max(1, round(1 / (rate * self._tick_seconds)))
-        self._last: int | None = None
-        self._end = 0
-
-    def read(self, frame: av.VideoFrame) -> tuple[float, float]:
-        """(pts_seconds, duration_seconds)."""
-        ticks = self._end if frame.pts is None else frame.pts - self._origin
-        if self._last is not None and ticks <= self._last:
-            ticks = self._last + 1
-        duration = frame.duration or self._usual_step
-        self._last, self._end = ticks, ticks + duration
-        return self._seconds(ticks), self._seconds(duration)
-
-    @property
-    def end_seconds(self) -> float:
-        return self._seconds(self._end)
-
-    def _seconds(self, ticks: int) -> float:
-        return float(ticks * self._tick_seconds)
 
 
 def _open(path: str) -> av.container.InputContainer:
@@ -174,7 +149,13 @@ def _video_stream(container: av.container.InputContainer) -> av.VideoStream:
     stream = best if best in real else real[0]
     if stream.codec_context is None:
         raise UnreadableVideo("The video stream is in a codec that is not known here.")
+    if "enc_key_id" in stream.metadata:  # WebM
+        raise _encrypted()
     return stream
+
+
+def _encrypted() -> UnreadableVideo:
+    return UnreadableVideo("The video is encrypted, and there is no key to it here.")
 
 
 def _sound(container: av.container.InputContainer) -> str:

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def write_realistic_video(path: str, *, seconds: int = 10) -> str:
-    """1080p30 H.264, x264's default preset: a texture that moves, with mild noise; 5 Mbit/s."""
+    """1080p30 H.264, x264's default preset: a texture that moves, with mild noise; 3 Mbit/s."""
     width, height = 1920, 1080
     random = np.random.default_rng(0)
     y, x = np.mgrid[0 : height + 256, 0 : width + 512]

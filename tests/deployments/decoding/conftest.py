@@ -80,3 +80,11 @@ async def is_gone(pid: int, *, within_seconds: float = 3.0) -> bool:
         while os.path.exists(f"/proc/{pid}"):
             await asyncio.sleep(0.01)
     return True
+
+
+def is_running(pid: int) -> bool:
+    """An orphan's zombie is not ours to reap."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
