@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 _TOKEN_BYTES = 16
+_TOKEN_SECONDS = 10.0  # who is silent for so long holds no connection
 _CREDIT = b"\x01"
 
 
@@ -52,10 +53,11 @@ class CreditDesk:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            token = (await reader.readexactly(2 * _TOKEN_BYTES)).decode("ascii", "replace")
+            async with asyncio.timeout(_TOKEN_SECONDS):
+                token = (await reader.readexactly(2 * _TOKEN_BYTES)).decode("ascii", "replace")
             if self._account(token):
                 await self._take_grants(token, reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
         finally:
             writer.close()

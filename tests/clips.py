@@ -63,6 +63,7 @@ def write_video(
     mirrored: bool = False,
     sample_aspect_ratio: Fraction | None = None,
     movflags: str = "",
+    title: str = "",
 ) -> Path:
     """Numbered frames at `fps`, or one at each of `pts_seconds`.
 
@@ -72,6 +73,8 @@ def write_video(
     options = {"movflags": movflags} if movflags else {}
     num_frames = num_frames if pts_seconds is None else len(pts_seconds)
     with av.open(str(path), "w", options=options) as container:
+        if title:
+            container.metadata["title"] = title
         stream = _add_stream(container, codec, size, pixel_format, fps, gop, b_frames)
         if pts_seconds is not None:
             stream.codec_context.time_base = FINE_TIME_BASE

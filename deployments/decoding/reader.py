@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import av
 
@@ -18,6 +18,10 @@ from deployments.frames import VideoInfo
 FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,h264,hevc,vvc,m4v,flv,asf,"
     "ogg,ivf,obu,gif,apng,mjpeg,yuv4mpegpipe,dv,mxf,mp3,wav,flac,aac"
+)
+# PyAV 18 fails on metadata that are not UTF-8 unless told so; 19 takes them, and takes no argument.
+_ANY_METADATA: dict[str, Any] = (
+    {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 )
 _COVER_ART = 1024  # AV_DISPOSITION_ATTACHED_PIC
 _IMAGE_TILE = 524288  # AV_DISPOSITION_DEPENDENT
@@ -133,7 +137,7 @@ def _open(path: str) -> av.container.InputContainer:
     options = {"format_whitelist": FORMATS, "protocol_whitelist": "file"}
     try:
         # The prefix keeps libav from reading a protocol out of the file's name.
-        return av.open(f"file:{path}", options=options, metadata_errors="replace")
+        return av.open(f"file:{path}", options=options, **_ANY_METADATA)
     except (av.error.FFmpegError, EOFError) as error:
         raise refusal(path) from error
 

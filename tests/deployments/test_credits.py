@@ -97,6 +97,14 @@ async def test_who_has_no_token_grants_nothing(desk, said: bytes) -> None:
         assert not decode.hung_up.is_set()
 
 
+async def test_who_says_nothing_is_shown_out(desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, address = desk
+    monkeypatch.setattr("deployments.credits._TOKEN_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection(*address)
+    assert await asyncio.wait_for(reader.read(), WITHIN_SECONDS) == b""
+    writer.close()
+
+
 async def test_granting_on_a_line_that_broke_is_harmless(desk) -> None:
     desk, address = desk
     decode = Decode()

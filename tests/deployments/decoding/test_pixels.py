@@ -84,13 +84,22 @@ def test_what_is_too_large_is_cut_and_what_is_too_small_is_padded_evenly() -> No
     assert fit_into(rgb, (3, 5))[:, 0, 0].tolist() == [0, 1, 0]
 
 
-def write_patches(path: Path, space: Colorspace, range_: ColorRange, pixel_format: str) -> None:
-    """A lossless file of six patches of 32 x 32, tagged as converted."""
-    rgb = PATCHES.repeat(32, axis=0)[None].repeat(32, axis=0)
+def write_patches(
+    path: Path,
+    space: Colorspace,
+    range_: ColorRange = ColorRange.MPEG,
+    pixel_format: str = "yuv420p",
+    *,
+    size: int = 32,
+    tagged: bool = True,
+) -> None:
+    """A lossless file of six square patches in a row, tagged as converted."""
+    rgb = PATCHES.repeat(size, axis=0)[None].repeat(size, axis=0)
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=25, options={"qp": "0"})
         stream.width, stream.height, stream.pix_fmt = rgb.shape[1], rgb.shape[0], pixel_format
-        stream.codec_context.colorspace = int(space)
+        if tagged:
+            stream.codec_context.colorspace = int(space)
         stream.codec_context.color_range = int(range_)
         frame = av.VideoFrame.from_ndarray(rgb, format="rgb24").reformat(
             format=pixel_format, dst_colorspace=space, dst_color_range=range_
@@ -107,8 +116,22 @@ def test_known_colours_come_out_as_they_went_in(
 ) -> None:
     path = tmp_path / "patches.mkv"
     write_patches(path, space, range_, pixel_format)
+    assert most_off(path) <= MOST_OFF
+
+
+@pytest.mark.parametrize(
+    ("size", "space"), [(32, Colorspace.ITU601), (214, Colorspace.ITU709)], ids=["SD", "HD"]
+)
+def test_without_a_tag_a_wide_picture_is_bt709_and_a_small_one_bt601(
+    tmp_path: Path, size: int, space: Colorspace
+) -> None:
+    path = tmp_path / "patches.mkv"
+    write_patches(path, space, size=size, tagged=False)
+    assert most_off(path) <= MOST_OFF
+
+
+def most_off(path: Path) -> int:
     spec = ClipSpec(length=1, stride=1, size=(32, 192), filter="bilinear")
     with closing(SoftwareReader(str(path), beat=lambda: None)) as reader:
         rgb = next(reader.pictures()).rgb(spec)
-    centres = rgb[16, 16::32].astype(int)
-    assert np.abs(centres - PATCHES).max() <= MOST_OFF
+    return int(np.abs(rgb[16, 16::32].astype(int) - PATCHES).max())

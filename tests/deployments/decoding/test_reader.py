@@ -1,11 +1,15 @@
 """The software reader over real files: every frame once, upright, at its time, or a sentence."""
 
+import gc
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
+import numpy as np
 import pytest
+from av.stream import Disposition
 
 from deployments.decoding.reader import SoftwareReader
 from deployments.errors import (
@@ -107,8 +111,54 @@ def test_damage_in_the_middle_costs_no_frame_after_the_next_key_frame(tmp_path: 
         assert last.pts_seconds == pytest.approx(249 / 25, abs=2e-3)
 
 
+def test_of_several_videos_the_one_that_players_show_is_read(tmp_path: Path) -> None:
+    path = clips.write_two_videos(tmp_path / "v.mp4", sizes=[(96, 64), (192, 128)])
+    info, numbers, _, _ = read(path)
+    assert info.width == 96  # the first is marked as the default
+    assert numbers == list(range(25))
+
+
+def test_a_frame_is_freed_when_the_next_one_comes(tmp_path: Path) -> None:
+    """Without the garbage collector: a cycle would keep every frame for thousands more."""
+    path = clips.write_video(tmp_path / "v.mp4", rotation_degrees=90)
+    gc.collect()
+    gc.disable()
+    try:
+        with closing(SoftwareReader(str(path), beat=beat)) as reader:
+            for picture in reader.pictures():
+                picture.rgb(SPEC)
+                alive = sum(isinstance(thing, av.VideoFrame) for thing in gc.get_objects())
+        assert alive < 10
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv", "avi"])
+def test_a_title_that_is_not_utf8_hides_no_frame(tmp_path: Path, suffix: str) -> None:
+    path = clips.write_video(tmp_path / f"v.{suffix}", title="NINE BYTES")
+    path.write_bytes(path.read_bytes().replace(b"NINE BYTES", b"NINE BYT\xe9S"))
+    assert read(path)[1] == list(range(50))
+
+
 def text(path: Path) -> Path:
     path.write_text("this is no video\n" * 100)
+    return path
+
+
+def cover_art(path: Path) -> Path:
+    """A song with its picture."""
+    with av.open(str(path), "w", format="mp4") as container:
+        sound = container.add_stream("aac", rate=16_000, layout="mono")
+        cover = container.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 96, 64, "yuvj420p"
+        cover.disposition = Disposition.attached_pic
+        silence = av.AudioFrame.from_ndarray(
+            np.zeros((1, 16_000), np.float32), format="fltp", layout="mono"
+        )
+        silence.sample_rate = 16_000
+        container.mux([*sound.encode(silence), *sound.encode(None)])
+        picture = av.VideoFrame.from_ndarray(clips.picture(0), format="rgb24")
+        container.mux([*cover.encode(picture), *cover.encode(None)])
     return path
 
 
@@ -141,6 +191,7 @@ def concat(path: Path) -> Path:
         (clips.write_still, "still.jpg", StillImage, r"still image \(JPEG\)"),
         (clips.write_audio, "sound.m4a", NoVideoStream, "only sound"),
         (clips.write_audio, "sound.wav", NoVideoStream, "only sound"),
+        (cover_art, "song.m4a", NoVideoStream, "cover art, only sound"),
         (clips.write_without_frames, "none.mp4", NoFrames, "not one frame"),
         (without_index, "cut.mp4", UnreadableVideo, "cut off before it was whole"),
         (playlist, "list.m3u8", NotAVideo, "no video format"),

@@ -12,7 +12,7 @@ from deployments.decoding.child_process import ChildProcess
 from deployments.errors import NotAVideo
 from deployments.frames import Clip, ClipSpec, Progress, VideoInfo
 from tests import clips
-from tests.deployments.decoding.conftest import is_gone, is_running, job, numbers, run, supervise
+from tests.deployments.decoding.conftest import is_gone, job, numbers, run, supervise
 
 
 async def test_a_warm_child_waits_and_is_used_again(video: Path) -> None:
@@ -45,7 +45,7 @@ async def test_no_clip_without_a_credit_and_waiting_is_not_hanging(video: Path) 
         items = child.run(job(video, slots=4, credits=2))
         assert isinstance(await anext(items), VideoInfo)
         assert [(await anext(items)).header.index for _ in range(2)] == [0, 1]
-        for _ in range(3):  # seconds; a working child would be hung after one
+        for _ in range(2):  # seconds; a working child would be hung after one
             assert (await anext(items)).state == "waiting_for_slot"
         child.grant(1)
         assert (await anext(items)).header.index == 2
@@ -73,8 +73,8 @@ async def test_a_spare_that_died_while_idle_is_no_lease(video: Path) -> None:
     async with supervise(children=2, warm_children=2) as supervisor:
         for pid in supervisor.idle_pids:
             os.kill(pid, signal.SIGKILL)
-            while is_running(pid):
-                await asyncio.sleep(0.01)
+        while supervisor.idle_pids:
+            await asyncio.sleep(0.01)
         async with supervisor.lease() as child:
             assert len((await run(child, job(video)))[0]) == 10
     assert (supervisor.num_started, supervisor.idle_pids) == (3, [])
@@ -120,7 +120,8 @@ async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
     assert _open_files() == before
 
 
-async def test_a_lease_waits_while_all_children_are_busy(video: Path) -> None:
+async def test_a_lease_waits_while_all_children_are_busy(tmp_path: Path) -> None:
+    path = clips.write_video(tmp_path / "v.mp4", num_frames=40)
     async with supervise("IsSlow", children=2, warm_children=1) as supervisor:
         pids = []
 
@@ -128,11 +129,11 @@ async def test_a_lease_waits_while_all_children_are_busy(video: Path) -> None:
             async with supervisor.lease() as child:
                 pids.append(child.pid)
                 begun = time.monotonic()
-                await run(child, job(video, slots=10))
+                await run(child, job(path))
                 return begun
 
         begun = sorted(await asyncio.gather(*(analyse() for _ in range(3))))
-        assert begun[2] - begun[0] > 2.9  # 100 frames that are 0.03 s slow
+        assert begun[2] - begun[0] > 1.1  # 40 frames that are 0.03 s slow
         assert len(set(pids)) == 2
 
 
