@@ -140,7 +140,8 @@ class Ingress:
     async def readyz(self) -> dict[str, str]:
         """Ready: both parts and a decoder answer. 503 otherwise."""
         try:
-            await asyncio.wait_for(self._pipeline.specs(), _READY_SECONDS)
+            async with asyncio.timeout(_READY_SECONDS):
+                await self._pipeline.specs()
         except TimeoutError:
             raise PartUnavailable("A model part does not answer.") from None
         if not await self._decoder_answers():

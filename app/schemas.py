@@ -45,8 +45,8 @@ class Attempt(BaseModel):
     """One decoder's pass over the video, or a piece of it."""
 
     deployment: str
-    replica: str
-    pid: int = Field(description="Of the decode child.")
+    replica: str | None = Field(description="Null where none was reached.")
+    pid: int | None = Field(description="Of the decode child; null where none was reached.")
     first_clips: dict[str, int] = Field(description="Part -> the first clip that it was asked for.")
     failure: str | None = Field(description="Why it was given up; null for the one that ended it.")
 

@@ -89,7 +89,9 @@ async def decode(
 
 
 async def _within(seconds: float, answer: Awaitable[Any]) -> Any:
-    return await asyncio.wait_for(answer, seconds)
+    # Not wait_for: on Python 3.11 it swallows a cancellation that comes together with the answer.
+    async with asyncio.timeout(seconds):
+        return await answer
 
 
 def _cause(error: RayTaskError) -> Exception:

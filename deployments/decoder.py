@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -55,19 +55,21 @@ class Decoder:
         """
         async with AsyncExitStack() as stack:
             lease = asyncio.ensure_future(stack.enter_async_context(self._supervisor.lease()))
-            async for sign_of_life in _while_waiting(lease):
-                yield sign_of_life
+            async with aclosing(_while_waiting(lease)) as signs_of_life:
+                async for sign in signs_of_life:
+                    yield sign
             child = lease.result()
             account = self._desk.open(on_grant=child.grant, on_hangup=child.hang_up)
             token = stack.enter_context(account)
             stack.enter_context(self._counted())
             yield self._started(child, token)
-            async for item in child.run(Job.of(request)):
-                if isinstance(item, Clip):
-                    yield item.header
-                    yield item.frames
-                else:
-                    yield item
+            async with aclosing(child.run(Job.of(request))) as items:
+                async for item in items:
+                    if isinstance(item, Clip):
+                        yield item.header
+                        yield item.frames
+                    else:
+                        yield item
 
     async def status(self) -> dict[str, Any]:
         """What an operator wants to see of this replica."""
@@ -103,10 +105,11 @@ def _replica_id() -> str:
     return serve.get_replica_context().replica_id.unique_id
 
 
-async def _while_waiting(lease: "asyncio.Future[ChildProcess]") -> AsyncIterator[Progress]:
+async def _while_waiting(lease: "asyncio.Future[ChildProcess]") -> AsyncGenerator[Progress]:
     try:
         while not (await asyncio.wait({lease}, timeout=_HEARTBEAT_SECONDS))[0]:
             yield Progress(pts_seconds=0.0, state="waiting_for_child")
     except BaseException:
         lease.cancel()
+        await asyncio.wait({lease})  # a child that it got after all has to be given back
         raise

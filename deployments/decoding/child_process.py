@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from deployments.decoding import protocol
 from deployments.decoding.protocol import PAGE_BYTES, ClipInSlot, Job, Pulse
@@ -70,7 +70,7 @@ class ChildProcess:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    async def run(self, job: Job) -> AsyncIterator[VideoInfo | Clip | Progress | DecodeReport]:
+    async def run(self, job: Job) -> AsyncGenerator[VideoInfo | Clip | Progress | DecodeReport]:
         """What one pass gives, a sign of life every second at least, the report last.
 
         Raises VideoError for what is wrong with the video, DecodeHung and DecodeCrashed for what is
@@ -131,7 +131,7 @@ class ChildProcess:
         self.backend = ready.backend
         self.is_idle = True
 
-    async def _messages(self, slots: Slots) -> AsyncIterator[protocol.Message | Progress]:
+    async def _messages(self, slots: Slots) -> AsyncGenerator[protocol.Message | Progress]:
         watch = Watch(self._pulse, stall_seconds=self._stall_seconds)
         heartbeat = time.monotonic()
         while True:
