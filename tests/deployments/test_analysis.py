@@ -94,11 +94,13 @@ def test_children_that_fail_at_different_places_blame_no_video(analysis: Analysi
     for index in range(5):
         analysis.fail(begun(analysis, pid=index), DecodeHung("no progress"))
         analysis.receive(header("a", index))
+    assert [attempt.failure for attempt in analysis.attempts] == ["hung"] * 5
 
 
 def test_replicas_that_are_gone_blame_no_video(analysis: Analysis) -> None:
     for pid in range(10):
         analysis.fail(begun(analysis, pid=pid), DecoderUnavailable("gone"))
+    assert analysis.fallback_reason == "unavailable"
 
 
 def test_the_fallback_reason_is_that_of_the_first_failure(analysis: Analysis) -> None:
